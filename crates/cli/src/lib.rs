@@ -1,0 +1,1 @@
+//! The open-agent command line

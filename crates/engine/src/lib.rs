@@ -1,0 +1,1 @@
+//! The agent loop: machine, driver, scheduler, budget, events

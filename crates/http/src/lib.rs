@@ -1,0 +1,1 @@
+//! HTTP client and SSE decoder shared by everything that speaks HTTP

@@ -1,0 +1,1 @@
+//! Data of Open Agent: messages, stream events, usage, prices, requests and the provider port

@@ -1,0 +1,1 @@
+//! An agent SDK: prompt, model, tools, results, in your own process

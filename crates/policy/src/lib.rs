@@ -1,0 +1,1 @@
+//! Judges tool calls; starts nothing

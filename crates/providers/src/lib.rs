@@ -1,0 +1,1 @@
+//! Anthropic and OpenAI-compatible model providers

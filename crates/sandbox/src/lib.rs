@@ -1,0 +1,1 @@
+//! Files and processes: what policy judges is carried out here

@@ -1,0 +1,1 @@
+//! Session log: entries, transcript and stores

@@ -1,0 +1,1 @@
+//! Test helpers: temporary workspaces and a scripted model server

@@ -1,0 +1,1 @@
+//! Tools and the ports that they use
