@@ -255,7 +255,7 @@ pub struct ToolProgress {
 
 /// Gives the durable events of a log, record by record. It looks at the machine only for names that the entry leaves out.
 #[must_use]
-pub fn event_of(record: &Stored, machine: &Machine) -> Option<AgentEvent> {
+pub(crate) fn event_of(record: &Stored, machine: &Machine) -> Option<AgentEvent> {
     Some(match &record.entry {
         SessionEntry::RunStarted(s) => AgentEvent::RunStarted(RunStarted {
             model: Arc::clone(&s.model),
@@ -334,7 +334,12 @@ pub fn replay(session: &SessionId, records: &[Stored]) -> Vec<Envelope> {
 
 /// Puts a durable event in its envelope; `machine` has taken the record.
 #[must_use]
-pub fn envelope(session: &SessionId, machine: &Machine, record: &Stored, event: AgentEvent) -> Envelope {
+pub(crate) fn envelope(
+    session: &SessionId,
+    machine: &Machine,
+    record: &Stored,
+    event: AgentEvent,
+) -> Envelope {
     Envelope {
         v: EVENT_VERSION,
         seq: Some(record.seq),

@@ -21,7 +21,7 @@ mod tools;
 use tools::LiveCalls;
 
 /// Sections whose names begin so say what changes from day to day; a change in them alone does not change the prefix.
-pub const DYNAMIC_SECTION: &str = "environment";
+pub(crate) const DYNAMIC_SECTION: &str = "environment";
 
 /// Works on one session.
 pub struct Driver {

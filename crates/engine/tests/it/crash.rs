@@ -1,0 +1,1 @@
+//! A real process, killed with SIGKILL at random moments, and another one that goes on.
