@@ -30,12 +30,14 @@ const SOURCE: Pinned = Pinned {
 const BUILD_TOOLS: [&str; 2] = ["cmake==4.4.5", "ninja==1.13.2"];
 
 /// Instructions of any x86-64 of the last ten years, so that a cache survives a move to another machine.
-const CMAKE: [&str; 5] = [
+const CMAKE: [&str; 7] = [
     "-DCMAKE_BUILD_TYPE=Release",
     "-DBUILD_SHARED_LIBS=ON",
     "-DGGML_NATIVE=OFF",
     "-DGGML_OPENMP=OFF",
     "-DGGML_CCACHE=OFF",
+    "-DGGML_BUILD_TESTS=OFF",
+    "-DGGML_BUILD_EXAMPLES=OFF",
 ];
 
 /// The layout, counted up when `install` changes: `bin/llama-server`, `model.gguf`, `functionary.jinja`.
