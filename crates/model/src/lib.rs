@@ -1,1 +1,41 @@
-//! Data of Open Agent: messages, stream events, usage, prices, requests and the provider port
+//! All data that is stored, sent or crosses two ports: messages, stream events and the one assembler, usage, cost,
+//! prices, the catalogue, requests and their validator, what calls touch and change, and the [`Provider`] port.
+//!
+//! Does no IO, spawns nothing, reads no clock. (`Env::from_process` is called by binaries only.)
+
+mod assemble;
+mod call;
+mod catalogue;
+mod check;
+mod cost;
+mod ids;
+mod json;
+mod message;
+mod provider;
+mod request;
+#[cfg(feature = "scripted")]
+pub mod scripted;
+mod secret;
+mod stream;
+mod usage;
+
+pub use assemble::{Assembled, Assembler, Landed};
+pub use call::{
+    Access, Answer, Change, Decision, Effect, FileSeen, FileStamp, Layer, PermissionMode, Question, Ruling,
+    RunStatus, Slot,
+};
+pub use catalogue::{Catalogue, ModelInfo, PRICES_AS_OF};
+pub use check::Invalid;
+pub use cost::{Cost, Price};
+pub use ids::{
+    AskId, BadSessionId, CallId, MessageId, RunId, Seq, SessionId, Timestamp, ToolUseId, is_legal_name,
+};
+pub use json::RawJson;
+pub use message::{Block, BrokenInput, Message, ResultBlock, Role, Source, Thinking, ToolResult, ToolUse};
+pub use provider::{BoxFuture, Capabilities, ModelStream, Provider, ProviderError, ProviderErrorKind};
+pub use request::{
+    Effort, ModelRequest, Prefix, RequestOptions, Section, ThinkingMode, ToolChoice, ToolSpec,
+};
+pub use secret::{Env, Secret};
+pub use stream::{ModelEvent, StopReason, ToolFragment};
+pub use usage::{Usage, UsageUpdate};

@@ -1,0 +1,220 @@
+//! What a tool call touches, changes, asks, and how it was ruled: everything about calls that a log entry holds.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::RawJson;
+
+/// Whether a call may run again after a crash. In doubt `Unsafe`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// It only reads.
+    ReadOnly,
+    /// Running it twice is as good as once.
+    Idempotent,
+    /// It must not run twice unasked.
+    Unsafe,
+}
+
+/// Something a call touches.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Access {
+    /// Reads this file or folder (a real path).
+    Read(PathBuf),
+    /// Writes this file (a real path).
+    Write(PathBuf),
+    /// Runs this shell command.
+    Exec(String),
+    /// Does something that the tool alone knows, in its words.
+    Opaque(String),
+}
+
+/// The name of a piece of session state.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Slot(pub String);
+
+/// What a call changes in its session. Tools return changes; the log applies them, in call order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Change {
+    /// Replaces a piece of session state.
+    Put {
+        /// Which.
+        slot: Slot,
+        /// By what.
+        value: RawJson,
+    },
+    /// The shell's folder is now this one.
+    Cwd(PathBuf),
+    /// A file's content was seen or written.
+    FileSeen(FileSeen),
+}
+
+/// A file as it was when a call last saw it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileSeen {
+    /// The real path.
+    pub path: PathBuf,
+    /// Its stamp.
+    pub stamp: FileStamp,
+}
+
+/// What tells one state of a file from another without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileStamp {
+    /// Modification time, nanoseconds since 1970.
+    pub modified_ns: i64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// A question that a call puts to a person.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Question {
+    /// The question.
+    pub text: String,
+    /// Answers to choose from; empty = any text.
+    #[serde(default)]
+    pub options: Vec<String>,
+}
+
+/// A person's answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// The option chosen, or the text.
+    pub text: String,
+}
+
+/// How a call was ruled, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ruling {
+    /// Whether it runs.
+    pub decision: Decision,
+    /// What decided.
+    pub layer: Layer,
+    /// The rule that matched, as written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// One sentence for people and for the model.
+    pub reason: String,
+}
+
+/// Whether a call runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// It runs.
+    Allow,
+    /// It does not.
+    Deny,
+}
+
+/// What decided about a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Layer {
+    /// No policy was asked: the call itself is impossible (no such tool, unreadable input).
+    Call,
+    /// The list of tools that are allowed beforehand.
+    AllowedTools,
+    /// The permission mode.
+    Mode,
+}
+
+/// How calls are ruled that no rule speaks of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum PermissionMode {
+    /// Reads inside the workspace run; what would have to be asked is refused, with the way to allow it.
+    #[default]
+    Default,
+    /// Everything runs.
+    BypassPermissions,
+}
+
+impl PermissionMode {
+    /// As users write it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::BypassPermissions => "bypassPermissions",
+        }
+    }
+}
+
+impl fmt::Display for PermissionMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for PermissionMode {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "default" | "askForPermission" => Ok(Self::Default),
+            "bypassPermissions" => Ok(Self::BypassPermissions),
+            "plan" | "auto" | "acceptEdits" | "dontAsk" => Err(format!(
+                "permission mode {text:?} is not available yet: use default or bypassPermissions"
+            )),
+            _ => Err(format!("{text:?} is not a permission mode: use default or bypassPermissions")),
+        }
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum RunStatus {
+    /// The model was done.
+    Success,
+    /// `max_turns` struck.
+    ErrorMaxTurns,
+    /// `max_budget_usd` struck.
+    ErrorMaxBudgetUsd,
+    /// `max_model_calls` struck.
+    ErrorMaxModelCalls,
+    /// Something failed.
+    ErrorDuringExecution,
+    /// It was interrupted.
+    Cancelled,
+    /// The model declined.
+    Refusal,
+    /// It waits for an answer.
+    Waiting,
+}
+
+impl RunStatus {
+    /// Its name in records and frames.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::ErrorMaxTurns => "error_max_turns",
+            Self::ErrorMaxBudgetUsd => "error_max_budget_usd",
+            Self::ErrorMaxModelCalls => "error_max_model_calls",
+            Self::ErrorDuringExecution => "error_during_execution",
+            Self::Cancelled => "cancelled",
+            Self::Refusal => "refusal",
+            Self::Waiting => "waiting",
+        }
+    }
+
+    /// Whether the run did what it was asked.
+    #[must_use]
+    pub fn is_success(self) -> bool {
+        self == Self::Success
+    }
+}

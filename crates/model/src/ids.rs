@@ -1,0 +1,199 @@
+//! Names of things. Owns the id types and their rules; makes no id from a clock or from chance itself:
+//! whoever makes one passes the number in (`Clock::new_id`).
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// A session's name: `[A-Za-z0-9_][A-Za-z0-9._-]{0,127}` without `..`, so that it is a safe file name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SessionId(Arc<str>);
+
+/// Why a session id was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "session id {0:?} is not allowed: use 1 to 128 letters, digits, `_`, `-` or `.`, not beginning with `.` or `-`, without `..`"
+)]
+pub struct BadSessionId(pub String);
+
+impl SessionId {
+    /// Checks `text` and makes it an id.
+    pub fn new(text: impl Into<String>) -> Result<Self, BadSessionId> {
+        let text = text.into();
+        let first = text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_');
+        let rest = text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
+        if first && rest && text.len() <= 128 && !text.contains("..") {
+            Ok(Self(text.into()))
+        } else {
+            Err(BadSessionId(text))
+        }
+    }
+
+    /// An id from a fresh number.
+    #[must_use]
+    pub fn from_number(number: u128) -> Self {
+        Self(Uuid::from_u128(number).to_string().into())
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for SessionId {
+    type Error = BadSessionId;
+    fn try_from(text: String) -> Result<Self, BadSessionId> {
+        Self::new(text)
+    }
+}
+
+impl From<SessionId> for String {
+    fn from(id: SessionId) -> Self {
+        id.0.to_string()
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+macro_rules! uuid_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Uuid);
+
+        impl $name {
+            /// An id from a fresh number.
+            #[must_use]
+            pub fn from_number(number: u128) -> Self {
+                Self(Uuid::from_u128(number))
+            }
+
+            /// The number it was made from.
+            #[must_use]
+            pub fn number(&self) -> u128 {
+                self.0.as_u128()
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+uuid_id!(
+    /// One run: a prompt up to its result.
+    RunId
+);
+uuid_id!(
+    /// One message of a transcript.
+    MessageId
+);
+
+/// A tool call's identity in its session: the model turn (counted from 0) and the call's place in it. Never the
+/// vendor's id, which may be missing, illegal or repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct CallId {
+    /// The model turn.
+    pub turn: u32,
+    /// The place in the turn.
+    pub index: u16,
+}
+
+impl fmt::Display for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.turn, self.index)
+    }
+}
+
+/// The n-th question of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct AskId {
+    /// Who asks.
+    pub call: CallId,
+    /// Which of its questions, from 0.
+    pub n: u16,
+}
+
+impl fmt::Display for AskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.call, self.n)
+    }
+}
+
+/// The id under which a tool use is sent to a model: legal for every vendor and unique in its transcript.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ToolUseId(Arc<str>);
+
+impl ToolUseId {
+    /// Takes an id as a vendor gave it, or as we made it.
+    #[must_use]
+    pub fn new(text: impl Into<Arc<str>>) -> Self {
+        Self(text.into())
+    }
+
+    /// Whether every vendor accepts it: `[A-Za-z0-9_-]{1,64}`.
+    #[must_use]
+    pub fn is_legal(&self) -> bool {
+        is_legal_name(&self.0)
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// `[A-Za-z0-9_-]{1,64}`: what all vendors accept as a tool's name or as a call's id.
+#[must_use]
+pub fn is_legal_name(text: &str) -> bool {
+    (1..=64).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
+}
+
+/// A record's place in its session's log, from 1. 0 = before the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Seq(pub u64);
+
+impl Seq {
+    /// The next place.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+/// Milliseconds since 1970-01-01 UTC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Timestamp(pub i64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn session_ids_are_safe_file_names() {
+        for good in ["a", "_x", "2026-11-29.a_b", &"x".repeat(128)] {
+            assert!(SessionId::new(good).is_ok(), "{good}");
+        }
+        for bad in ["", ".", "..", "-a", ".a", "a..b", "a/b", "a\\b", "ä", "a b", &"x".repeat(129)] {
+            assert!(SessionId::new(bad).is_err(), "{bad}");
+        }
+    }
+}

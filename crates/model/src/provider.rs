@@ -1,0 +1,126 @@
+//! The port behind which every model lives. Owns the trait and its errors; holds no implementation but the scripted one.
+
+use std::error::Error;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_core::Stream;
+use serde::{Deserialize, Serialize};
+
+use crate::{ModelEvent, ModelRequest};
+
+/// A boxed future.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A model's answer as it comes. Dropping it cancels the request.
+pub type ModelStream = Pin<Box<dyn Stream<Item = Result<ModelEvent, ProviderError>> + Send>>;
+
+/// Something that answers model requests.
+pub trait Provider: Send + Sync {
+    /// Sends a request. The future ends when the answer begins.
+    fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<ModelStream, ProviderError>>;
+
+    /// What the model can do here.
+    fn capabilities(&self, model: &str) -> Capabilities;
+}
+
+/// What a model can do at a provider. Unknown = assumed able, for a refusal by the vendor says more than one by us.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The provider's name, for people.
+    pub provider: String,
+    /// Documents can be sent.
+    pub documents: bool,
+}
+
+/// A provider's failure.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct ProviderError {
+    /// What kind.
+    pub kind: ProviderErrorKind,
+    /// One sentence for people, with the vendor's own words; never a secret.
+    pub message: String,
+    /// The HTTP status.
+    pub status: Option<u16>,
+    /// The vendor's id of the request.
+    pub request_id: Option<String>,
+    /// How long the vendor asks to wait.
+    pub retry_after: Option<Duration>,
+    /// The cause.
+    #[source]
+    pub source: Option<Arc<dyn Error + Send + Sync>>,
+}
+
+impl ProviderError {
+    /// An error without an HTTP answer.
+    #[must_use]
+    pub fn new(kind: ProviderErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            status: None,
+            request_id: None,
+            retry_after: None,
+            source: None,
+        }
+    }
+
+    /// Adds the cause.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Error + Send + Sync + 'static) -> Self {
+        self.source = Some(Arc::new(source));
+        self
+    }
+}
+
+/// Kinds of provider failures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ProviderErrorKind {
+    /// The options make no request.
+    Configuration,
+    /// The key is missing, wrong or may not do this.
+    Authentication,
+    /// No such model or address.
+    NotFound,
+    /// The vendor refuses the request's shape.
+    InvalidRequest,
+    /// The conversation is longer than the model's window.
+    ContextOverflow,
+    /// Too many requests.
+    RateLimited,
+    /// The vendor is overloaded.
+    Overloaded,
+    /// The vendor failed.
+    Server,
+    /// No connection.
+    Connection,
+    /// Nothing came for too long.
+    Timeout,
+    /// The answer makes no sense.
+    Protocol,
+}
+
+impl ProviderErrorKind {
+    /// Its name in records and frames.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Configuration => "configuration",
+            Self::Authentication => "authentication",
+            Self::NotFound => "not_found",
+            Self::InvalidRequest => "invalid_request",
+            Self::ContextOverflow => "context_overflow",
+            Self::RateLimited => "rate_limited",
+            Self::Overloaded => "overloaded",
+            Self::Server => "server",
+            Self::Connection => "connection",
+            Self::Timeout => "timeout",
+            Self::Protocol => "protocol",
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Stores: the conformance suite, and what only files can suffer.
+
+mod stores;
