@@ -1,5 +1,5 @@
-//! Arrows between our crates: what the manifests declare, compared with the table. Kinds are not told apart, but for
-//! testkit: a dev-dependency that leads upwards makes a cycle as surely as a normal one.
+//! Arrows between our crates: what the manifests declare, compared with the table. Dev-dependencies count like all
+//! others, for an unruly one makes a cycle as surely; what only tests may use has its own column.
 
 use super::Report;
 use super::metadata::{Dependency, Metadata, Package};
@@ -43,6 +43,8 @@ fn check_arrow(from: &Row, package: &Package, to: &Dependency, report: &mut Repo
         if to.features.iter().any(|feature| feature == "server") && !TESTKIT_SERVER.contains(&from.name) {
             report.error(format!("wrong arrow {arrow}: only {TESTKIT_SERVER:?} may use testkit's server"));
         }
+    } else if kind == "dev" && from.test_deps.contains(&target.name) {
+        // for its tests only
     } else if !from.deps.contains(&target.name) {
         let up = if target.layer >= from.layer { ", and it leads up" } else { "" };
         report.error(format!("wrong arrow {arrow}: allowed are {:?}{up}", from.deps));

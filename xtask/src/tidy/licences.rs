@@ -81,7 +81,10 @@ fn one(tokens: &[&str], at: &mut usize) -> bool {
             *at += 1;
             ALLOWED.contains(name)
         }
-        [] => false,
+        [] => {
+            *at += 1; // beyond the end: the expression is cut off
+            false
+        }
     }
 }
 

@@ -8,6 +8,8 @@ pub(super) struct Row {
     pub(super) layer: u8,
     /// Our crates that it may depend on, in any kind of dependency.
     pub(super) deps: &'static [&'static str],
+    /// Our crates that its tests may use in addition. Such an arrow may lead up, but never back.
+    pub(super) test_deps: &'static [&'static str],
     /// What its dependency tree must not hold, beside what is banned everywhere.
     pub(super) without: &'static [&'static [&'static str]],
     /// The same, but for the product's tree only: its tests may use it.
@@ -49,8 +51,15 @@ pub(super) const BANNED: &[&str] =
 /// Two versions of these would mean two connection pools or two TLS configurations in one process.
 pub(super) const ONE_VERSION: &[&str] = &["reqwest", "rustls", "hyper"];
 
-const PLAIN: Row =
-    Row { name: "", layer: 0, deps: &[], without: &[], product_without: &[], heavy_features: &[] };
+const PLAIN: Row = Row {
+    name: "",
+    layer: 0,
+    deps: &[],
+    test_deps: &[],
+    without: &[],
+    product_without: &[],
+    heavy_features: &[],
+};
 
 pub(super) const CRATES: &[Row] = &[
     Row { name: "model", without: LIGHT, product_without: &["tokio", "schemars"], ..PLAIN },
@@ -59,7 +68,15 @@ pub(super) const CRATES: &[Row] = &[
     Row { name: "http", layer: 1, deps: &["model"], without: &[SQL], ..PLAIN },
     Row { name: "policy", layer: 2, deps: &["model", "tool"], without: LIGHT, ..PLAIN },
     Row { name: "providers", layer: 2, deps: &["model", "http"], without: &[SQL], ..PLAIN },
-    Row { name: "builtins", layer: 2, deps: &["model", "tool"], without: LIGHT, ..PLAIN },
+    Row {
+        name: "builtins",
+        layer: 2,
+        deps: &["model", "tool"],
+        // The tools are tested on real files and processes.
+        test_deps: &["sandbox"],
+        without: LIGHT,
+        ..PLAIN
+    },
     Row { name: "sandbox", layer: 3, deps: &["model", "tool", "policy"], without: LIGHT, ..PLAIN },
     Row { name: "engine", layer: 3, deps: &["model", "tool", "session", "policy"], without: LIGHT, ..PLAIN },
     Row {
@@ -78,12 +95,28 @@ pub(super) const CRATES: &[Row] = &[
 mod tests {
     use super::*;
 
+    fn row(name: &str) -> &'static Row {
+        CRATES.iter().find(|row| row.name == name).expect(name)
+    }
+
+    fn reaches(from: &str, to: &str) -> bool {
+        from == to || row(from).deps.iter().any(|dep| reaches(dep, to))
+    }
+
     #[test]
     fn every_arrow_of_the_table_leads_down() {
+        for above in CRATES {
+            for dep in above.deps {
+                assert!(row(dep).layer < above.layer, "{} -> {dep}", above.name);
+            }
+        }
+    }
+
+    #[test]
+    fn no_arrow_of_tests_leads_back() {
         for row in CRATES {
-            for dep in row.deps {
-                let below = CRATES.iter().find(|other| other.name == *dep).expect(dep);
-                assert!(below.layer < row.layer, "{} -> {dep}", row.name);
+            for dep in row.test_deps {
+                assert!(!reaches(dep, row.name), "{} -> {dep}", row.name);
             }
         }
     }

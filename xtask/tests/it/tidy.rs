@@ -51,7 +51,18 @@ fn a_wrong_arrow_of_tests_counts_too() -> Result<()> {
         "crates/tool/Cargo.toml",
         "[dev-dependencies]\nopen-agent-sandbox = { path = \"../sandbox\" }\n",
     )?;
-    finds(&workspace, &["wrong arrow open-agent-tool -> open-agent-sandbox (dev dependency)"])
+    finds(&workspace, &["wrong arrow open-agent-tool -> open-agent-sandbox (dev dependency)", "leads up"])
+}
+
+#[test]
+fn what_tests_may_use_is_for_tests_only() -> Result<()> {
+    let workspace = Workspace::new("test-arrow")?;
+    let sandbox = "open-agent-sandbox = { path = \"../sandbox\" }\n";
+    workspace.append("crates/builtins/Cargo.toml", &format!("[dev-dependencies]\n{sandbox}"))?;
+    passes(&workspace)?;
+    let workspace = Workspace::new("test-arrow-normal")?;
+    workspace.append("crates/builtins/Cargo.toml", sandbox)?;
+    finds(&workspace, &["wrong arrow open-agent-builtins -> open-agent-sandbox (normal dependency)"])
 }
 
 #[test]
