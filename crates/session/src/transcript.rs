@@ -1,5 +1,5 @@
-//! The fold from a log to the messages that a model gets. Owns pairing: an answer with calls stays out of reach until
-//! every call has its result, then the results follow in the model's order. Does no IO.
+//! The fold from a log to the messages that a model gets. Owns pairing: the results of an answer's calls follow
+//! it in the model's order once every call has one; until then the answer is the last message. Does no IO.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl Transcript {
         }
     }
 
-    /// The messages, without those of a turn whose calls are open.
+    /// The messages. While calls are open, the last one is the answer that made them.
     #[must_use]
     pub fn messages(&self) -> &[Arc<Message>] {
         &self.messages

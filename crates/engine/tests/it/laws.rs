@@ -104,12 +104,16 @@ fn assert_no_invalid_request(records: &[Stored]) {
     }
 }
 
-fn started(records: &[Stored]) -> HashSet<CallId> {
+fn ruled_unsafe(records: &[Stored]) -> HashSet<CallId> {
     let unsafe_ones = records.iter().filter_map(|r| match &r.entry {
         SessionEntry::Ruled(ruled) if ruled.effect == Effect::Unsafe => Some(ruled.call),
         _ => None,
     });
-    let unsafe_ones: HashSet<CallId> = unsafe_ones.collect();
+    unsafe_ones.collect()
+}
+
+fn started(records: &[Stored]) -> HashSet<CallId> {
+    let unsafe_ones = ruled_unsafe(records);
     let started = records.iter().filter_map(|r| match &r.entry {
         SessionEntry::Started { call } if unsafe_ones.contains(call) => Some(*call),
         _ => None,
@@ -178,7 +182,6 @@ async fn random_life(seed: u64) -> Vec<Stored> {
         for (call, n) in world.effects.take() {
             *effects.entry(call).or_insert(0) += n;
         }
-        assert_sendable(&log_of(&*store).await);
     }
     let mut driver = world.open().await;
     to_the_end(&mut driver, &mut rng).await;
@@ -187,7 +190,8 @@ async fn random_life(seed: u64) -> Vec<Stored> {
     }
     let records = log_of(&*store).await;
     assert_no_invalid_request(&records);
-    for call in started(&records) {
+    assert_sendable(&records);
+    for call in ruled_unsafe(&records) {
         assert!(effects.get(&call).copied().unwrap_or(0) <= 1, "{call} took effect twice");
     }
     records

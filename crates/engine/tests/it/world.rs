@@ -12,7 +12,7 @@ use open_agent_model::{
     Block, CallId, Catalogue, Change, PermissionMode, Question, RawJson, RequestOptions, SessionId, Slot,
 };
 use open_agent_policy::{Gate, Policy};
-use open_agent_session::{JsonlStore, MemoryStore, Owner, RunLimits, SessionStore};
+use open_agent_session::{MemoryStore, Owner, RunLimits, SessionStore};
 use open_agent_tool::{
     Absent, DynTool, Ports, ToolError, ToolOutput, ToolSet, ToolSource, read_only_tool_fn, tool_fn,
 };
@@ -187,8 +187,4 @@ pub(crate) async fn collect(mut stream: EventStream) -> Vec<Envelope> {
         all.push(event);
     }
     all
-}
-
-pub(crate) fn jsonl(root: &std::path::Path) -> Arc<dyn SessionStore> {
-    Arc::new(JsonlStore::new(root))
 }
