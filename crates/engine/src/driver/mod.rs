@@ -16,8 +16,10 @@ use crate::{EngineError, EventSink, Host, Machine, RunSpec, Step};
 
 mod bound;
 mod model;
+mod tell;
 mod tools;
 
+use tell::Teller;
 use tools::LiveCalls;
 
 /// Sections whose names begin so say what changes from day to day; a change in them alone does not change the prefix.
@@ -171,6 +173,16 @@ impl Driver {
         entries.extend(self.live.stop().await);
         entries.push(SessionEntry::Interrupted {});
         self.record(entries, Durability::Written).await
+    }
+
+    fn teller(&self) -> Teller {
+        Teller {
+            sink: self.sink.clone(),
+            clock: Arc::clone(&self.host.ports.clock),
+            session: self.writer.id().clone(),
+            run: self.machine.run().map(crate::RunFold::id),
+            turn: self.machine.transcript().turns(),
+        }
     }
 
     fn snapshot(&self) -> Arc<ToolSet> {

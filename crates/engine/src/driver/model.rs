@@ -5,16 +5,15 @@ use std::future::poll_fn;
 use std::sync::Arc;
 
 use open_agent_model::{
-    Assembled, Assembler, Block, Cost, Message, MessageId, ModelEvent, ModelRequest, ModelStream,
+    Assembled, Assembler, Block, Cost, Message, MessageId, ModelEvent, ModelRequest, ModelStream, Provider,
     ProviderError, ProviderErrorKind, Role, RunStatus, ToolUseId, Usage, UsageUpdate,
 };
 use open_agent_session::{Durability, Failure, ModelDone, ModelFailed, RunEnded, SessionEntry};
 use tokio::time::Instant;
 
 use super::Driver;
-use crate::{
-    AgentEvent, BlockDelta, BlockKind, BlockStarted, DeltaKind, EVENT_VERSION, EngineError, Envelope,
-};
+use super::tell::Teller;
+use crate::{AgentEvent, BlockDelta, BlockKind, BlockStarted, DeltaKind, EngineError};
 
 /// About how many bytes of a request make a token; errs on the side of more tokens for English text and code.
 const BYTES_PER_TOKEN: u64 = 4;
@@ -49,7 +48,7 @@ impl Driver {
         let answered = tokio::select! {
             biased;
             () = cancel.cancelled() => None,
-            answered = self.receive(request, &mut assembler) => Some(answered),
+            answered = receive(&*host.provider, request, &mut assembler, self.teller()) => Some(answered),
         };
         let api_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let cost = self.cost_of(&model, &assembler.usage().total());
@@ -80,34 +79,6 @@ impl Driver {
             messages,
             options,
         }
-    }
-
-    /// Sends the request and takes the answer in until it ends.
-    async fn receive(&self, request: ModelRequest, assembler: &mut Assembler) -> Result<(), ProviderError> {
-        let mut stream: ModelStream = self.host.provider.stream(request).await?;
-        let live = self.sink.wants_live();
-        if live {
-            self.tell(AgentEvent::AnswerStarted);
-        }
-        let mut lengths: Vec<usize> = Vec::new();
-        while let Some(event) = poll_fn(|cx| stream.as_mut().poll_next(cx)).await {
-            let event = event?;
-            let landed = assembler.push(&event);
-            let (true, Some(landed)) = (live, landed) else { continue };
-            if landed.opened {
-                lengths.resize(landed.index + 1, 0);
-                let kind = block_kind(&event);
-                self.tell(AgentEvent::BlockStarted(BlockStarted { index: landed.index, kind }));
-            }
-            if let Some((kind, text)) = delta(event)
-                && let Some(length) = lengths.get_mut(landed.index)
-            {
-                let offset = *length;
-                *length += text.len();
-                self.tell(AgentEvent::BlockDelta(BlockDelta { index: landed.index, offset, kind, text }));
-            }
-        }
-        Ok(())
     }
 
     async fn done(&mut self, model: &Arc<str>, answer: Assembled, api_ms: u64) -> Result<(), EngineError> {
@@ -201,18 +172,39 @@ impl Driver {
         }
         content
     }
+}
 
-    pub(super) fn tell(&self, event: AgentEvent) {
-        self.sink.live_event(Envelope {
-            v: EVENT_VERSION,
-            seq: None,
-            at: self.host.ports.clock.now(),
-            session: self.writer.id().clone(),
-            run: self.machine.run().map(crate::RunFold::id),
-            turn: self.machine.transcript().turns(),
-            event,
-        });
+/// Sends the request and takes the answer in until it ends.
+async fn receive(
+    provider: &dyn Provider,
+    request: ModelRequest,
+    assembler: &mut Assembler,
+    teller: Teller,
+) -> Result<(), ProviderError> {
+    let mut stream: ModelStream = provider.stream(request).await?;
+    let live = teller.is_heard();
+    if live {
+        teller.tell(AgentEvent::AnswerStarted);
     }
+    let mut lengths: Vec<usize> = Vec::new();
+    while let Some(event) = poll_fn(|cx| stream.as_mut().poll_next(cx)).await {
+        let event = event?;
+        let landed = assembler.push(&event);
+        let (true, Some(landed)) = (live, landed) else { continue };
+        if landed.opened {
+            lengths.resize(landed.index + 1, 0);
+            let kind = block_kind(&event);
+            teller.tell(AgentEvent::BlockStarted(BlockStarted { index: landed.index, kind }));
+        }
+        if let Some((kind, text)) = delta(event)
+            && let Some(length) = lengths.get_mut(landed.index)
+        {
+            let offset = *length;
+            *length += text.len();
+            teller.tell(AgentEvent::BlockDelta(BlockDelta { index: landed.index, offset, kind, text }));
+        }
+    }
+    Ok(())
 }
 
 fn block_kind(event: &ModelEvent) -> BlockKind {

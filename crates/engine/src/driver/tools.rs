@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::bound::bound;
 use super::{Driver, changes_of};
-use crate::{AgentEvent, EVENT_VERSION, EngineError, Envelope, ToolProgress};
+use crate::EngineError;
 
 /// How long calls may take to stop before they are aborted.
 const GRACE: Duration = Duration::from_secs(2);
@@ -107,22 +107,13 @@ impl Driver {
     }
 
     fn cx(&self, call: CallId) -> ToolCx {
-        let (sink, session) = (self.sink.clone(), self.writer.id().clone());
-        let run = self.machine.run().map(crate::RunFold::id);
-        let turn = self.machine.transcript().turns();
-        let clock = Arc::clone(&self.host.ports.clock);
-        let progress = move |call, line: &str| {
-            let event = AgentEvent::ToolProgress(ToolProgress { call, line: line.to_owned() });
-            let (at, session) = (clock.now(), session.clone());
-            sink.live_event(Envelope { v: EVENT_VERSION, seq: None, at, session, run, turn, event });
-        };
         ToolCx::new(CxParts {
             call,
             root: self.machine.run().map(|r| r.root().clone()).unwrap_or_default(),
             state: Arc::clone(self.machine.state()),
             answers: self.machine.call(call).map(|c| c.answers.clone()).unwrap_or_default(),
             cancel: self.live.cancel.child_token(),
-            progress: Arc::new(progress),
+            progress: self.teller().progress(),
             ports: self.host.ports.clone(),
         })
     }
