@@ -60,6 +60,7 @@ pub struct Machine {
     /// A message came while calls were open.
     superseded: bool,
     interrupted: bool,
+    context_tokens: u64,
     seq: Seq,
 }
 
@@ -241,6 +242,12 @@ impl Machine {
             _ => None,
         });
         waiting.collect()
+    }
+
+    /// How many tokens the conversation had at the last answer, by the vendor's own count.
+    #[must_use]
+    pub fn context_tokens(&self) -> u64 {
+        self.context_tokens
     }
 
     /// The log's last place.
