@@ -313,6 +313,7 @@ impl Machine {
             let continued = done.stop == StopReason::MaxTokens && uses.is_empty();
             run.continuations = if continued { run.continuations + 1 } else { 0 };
         }
+        self.context_tokens = done.usage.all_input() + done.usage.output_tokens;
         self.writers.clear();
         self.calls =
             uses.into_iter().zip(0..).map(|(u, index)| Call::new(CallId { turn, index }, u)).collect();
