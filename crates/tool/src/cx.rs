@@ -54,7 +54,7 @@ pub struct ToolCx(Arc<Inner>);
 struct Inner {
     parts: CxParts,
     asked: AtomicU16,
-    pending: Mutex<Option<Question>>,
+    pending: Mutex<Option<(u16, Question)>>,
 }
 
 impl ToolCx {
@@ -114,14 +114,14 @@ impl ToolCx {
             return Ok(answer.clone());
         }
         if let Ok(mut pending) = self.0.pending.lock() {
-            pending.get_or_insert(question);
+            pending.get_or_insert((n, question));
         }
         Err(Suspended(()))
     }
 
-    /// The question that suspended the call; the loop's business.
+    /// The question that suspended the call and its number among the call's questions; the loop's business.
     #[must_use]
-    pub fn pending_question(&self) -> Option<Question> {
+    pub fn pending_question(&self) -> Option<(u16, Question)> {
         self.0.pending.lock().ok()?.clone()
     }
 
