@@ -1,1 +1,27 @@
-//! The agent loop: machine, driver, scheduler, budget, events
+//! The agent loop. [`Machine`] is the fold of a session's log and says what has to happen next; [`Driver`] does it and
+//! writes down what came of it; [`scheduler`] decides which calls may go on; [`Budget`] what may be spent; [`EventSink`]
+//! and [`AgentEvent`] tell others about it; [`wire`] puts events in the dialects that other programs speak.
+
+mod budget;
+mod clock;
+mod driver;
+mod event;
+mod host;
+mod machine;
+mod prompt;
+pub mod scheduler;
+mod sink;
+pub mod wire;
+
+pub use budget::{Budget, BudgetExceeded, Reservation};
+pub use clock::SystemClock;
+pub use driver::{Driver, Progress};
+pub use event::{
+    AgentEvent, AssistantMessage, BlockDelta, BlockKind, BlockStarted, DeltaKind, EVENT_VERSION, Envelope,
+    ModelFailed, QuestionAnswered, QuestionAsked, RunEnded, RunStarted, ToolFinished, ToolProgress,
+    ToolRuled, UserMessage, replay,
+};
+pub use host::{EngineError, Host, RunSpec, SectionSource};
+pub use machine::{Call, Machine, ModelUse, RunFold, Step};
+pub use prompt::{FixedSection, Surroundings};
+pub use sink::{EventSink, EventStream};

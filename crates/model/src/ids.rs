@@ -77,6 +77,12 @@ macro_rules! uuid_id {
             pub fn from_number(number: u128) -> Self {
                 Self(Uuid::from_u128(number))
             }
+
+            /// The number it was made from.
+            #[must_use]
+            pub fn number(&self) -> u128 {
+                self.0.as_u128()
+            }
         }
 
         impl fmt::Display for $name {

@@ -1,1 +1,19 @@
-//! Session log: entries, transcript and stores
+//! A session is an append-only log: its entries ([`SessionEntry`]), the fold to what a model gets ([`Transcript`]), and
+//! the stores that keep it ([`SessionStore`], [`MemoryStore`], [`JsonlStore`]). [`SessionWriter`] is the one way in.
+//!
+//! Interprets no entry but for the transcript: what a log means for a run is the engine's machine.
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod entry;
+mod store;
+mod transcript;
+mod writer;
+
+pub use entry::{
+    Done, FORMAT_VERSION, Failure, ModelDone, ModelFailed, Opened, Origin, Owner, Ruled, RunEnded, RunLimits,
+    RunStarted, SessionEntry, Stored, ToolScheduling, UserMessage,
+};
+pub use store::{Claim, Durability, JsonlStore, Lease, MemoryStore, SessionStore, StoreError};
+pub use transcript::Transcript;
+pub use writer::SessionWriter;

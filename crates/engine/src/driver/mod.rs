@@ -1,0 +1,222 @@
+//! Carries out what the machine says. Owns a session's lease, its live calls and the cancellation of a run; decides nothing
+//! that the log does not say.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use open_agent_model::{
+    Answer, AskId, Block, CallId, Change, Message, MessageId, Prefix, Role, RunId, SessionId,
+};
+use open_agent_session::{Durability, Origin, RunStarted, SessionEntry, SessionWriter, UserMessage};
+use open_agent_tool::{PreparedCall, ToolSet};
+use tokio_util::sync::CancellationToken;
+
+use crate::event::{envelope, event_of};
+use crate::{EngineError, EventSink, Host, Machine, RunSpec, Step};
+
+mod bound;
+mod model;
+mod tell;
+mod tools;
+
+use tell::Teller;
+use tools::LiveCalls;
+
+/// Sections whose names begin so say what changes from day to day; a change in them alone does not change the prefix.
+pub(crate) const DYNAMIC_SECTION: &str = "environment";
+
+/// Works on one session.
+pub struct Driver {
+    host: Arc<Host>,
+    writer: SessionWriter,
+    machine: Machine,
+    sink: EventSink,
+    cancel: CancellationToken,
+    /// The tools as the model saw them in the last request.
+    tools: Option<Arc<ToolSet>>,
+    /// Calls that were ruled and not started: a cache, the log can make them again.
+    prepared: HashMap<CallId, Box<dyn PreparedCall>>,
+    live: LiveCalls,
+}
+
+/// What a step came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It was done; there is more to do.
+    Stepped,
+    /// Nothing can be done before one of these is answered.
+    Waiting(Vec<AskId>),
+    /// No run is going on.
+    Done,
+}
+
+impl Driver {
+    /// Claims a session and takes up where its log ends. An unfinished run goes on with [`Driver::advance`].
+    pub async fn open(host: Arc<Host>, id: SessionId, sink: EventSink) -> Result<Self, EngineError> {
+        let clock = Arc::clone(&host.ports.clock);
+        let (writer, records) =
+            SessionWriter::open(Arc::clone(&host.store), id, host.owner.clone(), clock.now()).await?;
+        let mut machine = Machine::default();
+        for record in &records {
+            machine.apply(record);
+        }
+        Ok(Self {
+            host,
+            writer,
+            machine,
+            sink,
+            cancel: CancellationToken::new(),
+            tools: None,
+            prepared: HashMap::new(),
+            live: LiveCalls::default(),
+        })
+    }
+
+    /// The session.
+    #[must_use]
+    pub fn id(&self) -> &SessionId {
+        self.writer.id()
+    }
+
+    /// The session's state.
+    #[must_use]
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// Sends events there from now on.
+    pub fn set_sink(&mut self, sink: EventSink) {
+        self.sink = sink;
+    }
+
+    /// Interrupts the run when `cancel` is cancelled.
+    pub fn set_cancel(&mut self, cancel: CancellationToken) {
+        self.cancel = cancel;
+    }
+
+    /// Begins a run. Whatever is still open of an earlier one is closed.
+    pub async fn begin(&mut self, spec: RunSpec) -> Result<RunId, EngineError> {
+        let says_something = |b: &Block| !matches!(b, Block::Text(text) if text.trim().is_empty());
+        let content: Vec<Block> = spec.prompt.into_iter().filter(says_something).collect();
+        if content.is_empty() {
+            return Err(EngineError::EmptyPrompt);
+        }
+        let clock = &self.host.ports.clock;
+        let run = RunId::from_number(clock.new_id());
+        let message =
+            Message { id: MessageId::from_number(clock.new_id()), role: Role::User, content, model: None };
+        let mut entries = Vec::new();
+        if let Some(prefix) = self.changed_prefix().await {
+            entries.push(SessionEntry::Prefix(Arc::new(prefix)));
+        }
+        let message = Arc::new(message);
+        entries.push(SessionEntry::User(UserMessage { message, origin: Origin::Prompt }));
+        entries.push(SessionEntry::RunStarted(RunStarted {
+            run,
+            model: spec.model,
+            root: spec.root,
+            mode: self.host.gate.policy().mode,
+            limits: spec.limits,
+        }));
+        self.record(entries, Durability::Written).await?;
+        Ok(run)
+    }
+
+    /// Answers a question; the call that asked runs again.
+    pub async fn answer(&mut self, ask: AskId, answer: Answer) -> Result<(), EngineError> {
+        if !self.machine.questions().iter().any(|(open, _)| *open == ask) {
+            return Err(EngineError::NoQuestion(ask));
+        }
+        self.record(vec![SessionEntry::Answered { ask, answer }], Durability::Synced).await
+    }
+
+    /// Does the next step. Any process that holds the lease may call it; nothing but the log is needed to go on.
+    pub async fn advance(&mut self) -> Result<Progress, EngineError> {
+        if self.cancel.is_cancelled() && self.machine.next() != Step::Done {
+            // A fresh token: this interrupt is dealt with, and closing the run must not be cancelled by it.
+            self.cancel = CancellationToken::new();
+            self.interrupt(Vec::new()).await?;
+        }
+        match self.machine.next() {
+            Step::CallModel => self.call_model().await?,
+            Step::Rule(calls) => self.rule(calls).await?,
+            Step::Run(calls) => self.run_calls(calls).await?,
+            Step::Record(entries) => self.record(entries, Durability::Written).await?,
+            Step::Wait(asks) => return Ok(Progress::Waiting(asks)),
+            Step::Done => return Ok(Progress::Done),
+        }
+        Ok(Progress::Stepped)
+    }
+
+    /// Writes entries, then applies and tells them.
+    async fn record(
+        &mut self,
+        entries: Vec<SessionEntry>,
+        durability: Durability,
+    ) -> Result<(), EngineError> {
+        let now = self.host.ports.clock.now();
+        let records = self.writer.append(entries, now, durability).await?;
+        let watched = self.sink.wants_durable();
+        for record in records {
+            let event = if watched { event_of(&record, &self.machine) } else { None };
+            self.machine.apply(&record);
+            if let Some(event) = event {
+                self.sink.durable_event(envelope(self.writer.id(), &self.machine, &record, event)).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends live calls and writes that the run is to stop. What the calls brought in time is kept.
+    async fn interrupt(&mut self, mut entries: Vec<SessionEntry>) -> Result<(), EngineError> {
+        self.prepared.clear();
+        entries.extend(self.live.stop().await);
+        entries.push(SessionEntry::Interrupted {});
+        self.record(entries, Durability::Written).await
+    }
+
+    fn teller(&self) -> Teller {
+        Teller {
+            sink: self.sink.clone(),
+            clock: Arc::clone(&self.host.ports.clock),
+            session: self.writer.id().clone(),
+            run: self.machine.run().map(crate::RunFold::id),
+            turn: self.machine.transcript().turns(),
+        }
+    }
+
+    fn snapshot(&self) -> Arc<ToolSet> {
+        match self.host.tools.as_slice() {
+            [only] => only.snapshot().1,
+            sources => {
+                let sets: Vec<Arc<ToolSet>> = sources.iter().map(|s| s.snapshot().1).collect();
+                Arc::new(ToolSet::new(sets.iter().flat_map(|set| set.iter().cloned())))
+            }
+        }
+    }
+
+    /// The prefix as it would be rendered now, if it differs from the one in the log by more than its dynamic sections.
+    async fn changed_prefix(&mut self) -> Option<Prefix> {
+        let mut system = Vec::new();
+        for source in &self.host.sections {
+            system.extend(source.load().await);
+        }
+        let tools = self.snapshot();
+        let prefix = Prefix { system, tools: tools.specs() };
+        let fixed = |p: &Prefix| -> Vec<String> {
+            p.system.iter().filter(|s| !s.name.starts_with(DYNAMIC_SECTION)).map(|s| s.text.clone()).collect()
+        };
+        let same = self
+            .machine
+            .prefix()
+            .is_some_and(|old| old.tools == prefix.tools && fixed(old) == fixed(&prefix));
+        (!same).then_some(prefix)
+    }
+}
+
+/// Changes that calls made by themselves cannot be told apart from others; those that failed change nothing.
+fn changes_of(is_error: bool, changes: Vec<Change>) -> Vec<Change> {
+    // A shell's folder and what was read are true even if the command failed.
+    let keeps = |c: &Change| !is_error || matches!(c, Change::Cwd(_) | Change::FileSeen(_));
+    changes.into_iter().filter(keeps).collect()
+}

@@ -1,0 +1,264 @@
+//! One model request: built from the machine, streamed, assembled, written down.
+
+use std::collections::HashSet;
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use open_agent_model::{
+    Assembled, Assembler, Block, Cost, Message, MessageId, ModelEvent, ModelRequest, ModelStream, Provider,
+    ProviderError, ProviderErrorKind, Role, RunStatus, ToolUseId, Usage, UsageUpdate,
+};
+use open_agent_session::{Durability, Failure, ModelDone, ModelFailed, RunEnded, SessionEntry};
+use tokio::time::Instant;
+
+use super::Driver;
+use super::tell::Teller;
+use crate::{AgentEvent, BlockDelta, BlockKind, BlockStarted, DeltaKind, EngineError};
+
+/// About how many bytes of a request make a token; errs on the side of more tokens for English text and code.
+const BYTES_PER_TOKEN: u64 = 4;
+
+impl Driver {
+    pub(super) async fn call_model(&mut self) -> Result<(), EngineError> {
+        let host = Arc::clone(&self.host);
+        let mut request = self.request();
+        let model = Arc::clone(&request.model);
+        if let Err(invalid) = request.check() {
+            // Never sent: an invalid history would make this and every later request fail.
+            let text = format!("this request would not be valid: {invalid}. Please report this as a bug");
+            let error = ProviderError::new(ProviderErrorKind::InvalidRequest, text);
+            return self.failed(&model, Some(error), &Assembler::new(), 0).await;
+        }
+        let price = host.catalogue.find(&model).and_then(|m| m.price);
+        let estimate = estimate_tokens(&request);
+        let reservation = match host.budget.reserve(price.as_ref(), estimate, request.options.max_tokens) {
+            Ok(reservation) => reservation,
+            Err(exceeded) => {
+                let stop = self.machine.run().and_then(|r| r.stop.clone());
+                let errors = vec![exceeded.to_string()];
+                let ended = RunEnded { status: RunStatus::ErrorMaxBudgetUsd, stop, errors };
+                return self.record(vec![SessionEntry::RunEnded(ended)], Durability::Written).await;
+            }
+        };
+        request.options.max_tokens = reservation.max_tokens;
+
+        let mut assembler = Assembler::new();
+        let cancel = self.cancel.clone();
+        let began = Instant::now();
+        let answered = tokio::select! {
+            biased;
+            () = cancel.cancelled() => None,
+            answered = receive(&*host.provider, request, &mut assembler, self.teller()) => Some(answered),
+        };
+        let api_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let cost = self.cost_of(&model, &assembler.usage().total());
+        reservation.settle(cost);
+        match answered {
+            None => self.failed(&model, None, &assembler, api_ms).await,
+            Some(Err(error)) => self.failed(&model, Some(error), &assembler, api_ms).await,
+            Some(Ok(())) => {
+                let partial = assembler.partial();
+                let usage = *assembler.usage();
+                match assembler.finish() {
+                    Ok(assembled) => self.done(&model, assembled, api_ms).await,
+                    Err(error) => self.write_failure(&model, Some(error), partial, (usage, api_ms)).await,
+                }
+            }
+        }
+    }
+
+    fn request(&mut self) -> ModelRequest {
+        self.tools = Some(self.snapshot());
+        let messages = self.machine.transcript().messages().to_vec();
+        let mut options = self.host.request.clone();
+        options.resumes_pause = messages.last().is_some_and(|m| m.role == Role::Assistant);
+        let run = self.machine.run();
+        ModelRequest {
+            model: run.map_or_else(|| Arc::from(""), |r| Arc::clone(&r.started.model)),
+            prefix: self.machine.prefix().cloned().unwrap_or_default(),
+            messages,
+            options,
+        }
+    }
+
+    async fn done(&mut self, model: &Arc<str>, answer: Assembled, api_ms: u64) -> Result<(), EngineError> {
+        let content = self.with_legal_ids(answer.content);
+        let message = Message {
+            id: MessageId::from_number(self.host.ports.clock.new_id()),
+            role: Role::Assistant,
+            content,
+            model: Some(Arc::clone(model)),
+        };
+        let usage = answer.usage.total();
+        let done = ModelDone {
+            message: Arc::new(message),
+            stop: answer.stop,
+            usage,
+            cost: self.cost_of(model, &usage),
+            api_ms,
+            vendor_id: answer.id,
+        };
+        self.record(vec![SessionEntry::ModelDone(done)], Durability::Written).await
+    }
+
+    async fn failed(
+        &mut self,
+        model: &Arc<str>,
+        error: Option<ProviderError>,
+        assembler: &Assembler,
+        api_ms: u64,
+    ) -> Result<(), EngineError> {
+        self.write_failure(model, error, assembler.partial(), (*assembler.usage(), api_ms)).await
+    }
+
+    /// Without an error, the run was interrupted.
+    async fn write_failure(
+        &mut self,
+        model: &Arc<str>,
+        error: Option<ProviderError>,
+        partial: Vec<Block>,
+        (usage, api_ms): (UsageUpdate, u64),
+    ) -> Result<(), EngineError> {
+        let interrupted = error.is_none();
+        let error = error.map(|e| Failure {
+            kind: e.kind,
+            message: e.message,
+            status: e.status,
+            request_id: e.request_id,
+        });
+        let partial = (!partial.is_empty()).then(|| {
+            Arc::new(Message {
+                id: MessageId::from_number(self.host.ports.clock.new_id()),
+                role: Role::Assistant,
+                content: partial,
+                model: Some(Arc::clone(model)),
+            })
+        });
+        let usage = usage.total();
+        let cost = self.cost_of(model, &usage);
+        let failed = ModelFailed { model: Arc::clone(model), error, partial, usage, cost, api_ms };
+        let entry = SessionEntry::ModelFailed(failed);
+        if interrupted {
+            self.cancel = tokio_util::sync::CancellationToken::new();
+            self.interrupt(vec![entry]).await
+        } else {
+            self.record(vec![entry], Durability::Written).await
+        }
+    }
+
+    fn cost_of(&self, model: &str, usage: &Usage) -> Option<Cost> {
+        // Nothing was used, so nothing is owed, whatever the price.
+        if *usage == Usage::default() {
+            return Some(Cost(0));
+        }
+        self.host.catalogue.find(model).and_then(|m| m.price).map(|price| price.of(usage))
+    }
+
+    /// Vendors' ids are made legal and unique before they enter the log.
+    fn with_legal_ids(&self, mut content: Vec<Block>) -> Vec<Block> {
+        let transcript = self.machine.transcript();
+        let turn = transcript.turns();
+        let mut seen: HashSet<ToolUseId> = HashSet::new();
+        let mut index = 0;
+        for block in &mut content {
+            let Block::ToolUse(call) = block else { continue };
+            let mut suffix = String::new();
+            while !call.id.is_legal() || transcript.is_used(&call.id) || seen.contains(&call.id) {
+                call.id = ToolUseId::new(format!("call_{turn}_{index}{suffix}"));
+                suffix.push('x');
+            }
+            seen.insert(call.id.clone());
+            index += 1;
+        }
+        content
+    }
+}
+
+/// Sends the request and takes the answer in until it ends.
+async fn receive(
+    provider: &dyn Provider,
+    request: ModelRequest,
+    assembler: &mut Assembler,
+    teller: Teller,
+) -> Result<(), ProviderError> {
+    let mut stream: ModelStream = provider.stream(request).await?;
+    let live = teller.is_heard();
+    if live {
+        teller.tell(AgentEvent::AnswerStarted);
+    }
+    let mut lengths: Vec<usize> = Vec::new();
+    while let Some(event) = poll_fn(|cx| stream.as_mut().poll_next(cx)).await {
+        let event = event?;
+        let landed = assembler.push(&event);
+        let (true, Some(landed)) = (live, landed) else { continue };
+        if landed.opened {
+            lengths.resize(landed.index + 1, 0);
+            let kind = block_kind(&event);
+            teller.tell(AgentEvent::BlockStarted(BlockStarted { index: landed.index, kind }));
+        }
+        if let Some((kind, text)) = delta(event)
+            && let Some(length) = lengths.get_mut(landed.index)
+        {
+            let offset = *length;
+            *length += text.len();
+            teller.tell(AgentEvent::BlockDelta(BlockDelta { index: landed.index, offset, kind, text }));
+        }
+    }
+    Ok(())
+}
+
+fn block_kind(event: &ModelEvent) -> BlockKind {
+    match event {
+        ModelEvent::Text { .. } => BlockKind::Text,
+        ModelEvent::Thinking { .. } | ModelEvent::Signature { .. } | ModelEvent::ThinkingDetail { .. } => {
+            BlockKind::Thinking
+        }
+        ModelEvent::Tool(f) => BlockKind::ToolUse {
+            id: f.id.clone().unwrap_or_default(),
+            name: f.name.clone().unwrap_or_default(),
+        },
+        _ => BlockKind::Other,
+    }
+}
+
+fn delta(event: ModelEvent) -> Option<(DeltaKind, String)> {
+    let (kind, text) = match event {
+        ModelEvent::Text { text, .. } => (DeltaKind::Text, text),
+        ModelEvent::Thinking { text, .. } => (DeltaKind::Thinking, text),
+        ModelEvent::Signature { signature, .. } => (DeltaKind::Signature, signature),
+        ModelEvent::Tool(f) => (DeltaKind::Input, f.input?),
+        _ => return None,
+    };
+    (!text.is_empty()).then_some((kind, text))
+}
+
+/// How many tokens the request's input has, roughly.
+fn estimate_tokens(request: &ModelRequest) -> u64 {
+    let block = |b: &Block| match b {
+        Block::Text(text) => text.len(),
+        Block::Thinking(t) => t.text.len(),
+        Block::RedactedThinking { data } => data.len(),
+        Block::ToolUse(u) => u.name.len() + u.input.get().len(),
+        Block::ToolResult(r) => r.content.iter().map(result_bytes).sum(),
+        Block::Opaque { raw } => raw.get().len(),
+        // Pictures and pages are billed by size, not by their base64: about 1,600 tokens each.
+        _ => 6_400,
+    };
+    let messages: usize = request.messages.iter().flat_map(|m| &m.content).map(block).sum();
+    let system: usize = request.prefix.system.iter().map(|s| s.text.len()).sum();
+    let tools: usize = request
+        .prefix
+        .tools
+        .iter()
+        .map(|t| t.name.len() + t.description.len() + t.input_schema.get().len())
+        .sum();
+    (messages + system + tools) as u64 / BYTES_PER_TOKEN
+}
+
+fn result_bytes(block: &open_agent_model::ResultBlock) -> usize {
+    use open_agent_model::ResultBlock;
+    match block {
+        ResultBlock::Text { text } | ResultBlock::Resource { text, .. } => text.len(),
+        _ => 6_400,
+    }
+}

@@ -1,0 +1,226 @@
+//! Tool calls: ruled, started, awaited, stopped.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use open_agent_model::{AskId, CallId, Decision, Effect, RawJson};
+use open_agent_policy::Verdict;
+use open_agent_session::{Done, Durability, Ruled, SessionEntry};
+use open_agent_tool::{CxParts, PreparedCall, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSet};
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::Instant;
+
+use super::bound::bound;
+use super::{Driver, changes_of};
+use crate::EngineError;
+
+/// How long calls may take to stop before they are aborted.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Calls that are running: futures, of which the log knows only that they were started.
+#[derive(Default)]
+pub(super) struct LiveCalls {
+    tasks: JoinSet<Result<ToolOutput, ToolError>>,
+    by_task: HashMap<Id, Live>,
+    cancel: tokio_util::sync::CancellationToken,
+}
+
+struct Live {
+    call: CallId,
+    cx: ToolCx,
+    began: Instant,
+}
+
+impl Driver {
+    pub(super) async fn rule(&mut self, calls: Vec<CallId>) -> Result<(), EngineError> {
+        let tools = self.tools.clone().unwrap_or_else(|| self.snapshot());
+        let mut entries = Vec::new();
+        for id in calls {
+            let Some(call) = self.machine.call(id) else { continue };
+            let (name, input) = (call.tool_use.name.clone(), call.tool_use.input.clone());
+            let cx = self.cx(id);
+            let verdict = match tools.get(&name) {
+                Some(tool) => self.host.gate.rule(Arc::clone(tool), &input, &cx).await,
+                None => unknown_tool(&tools, &name, &input),
+            };
+            let (entry, prepared) = ruled(id, verdict);
+            // What comes after a call that writes is ruled when that call is finished.
+            let last = prepared.as_ref().is_some_and(|call| call.effect() != Effect::ReadOnly);
+            entries.push(entry);
+            if let Some(call) = prepared {
+                self.prepared.insert(id, call);
+            }
+            if last {
+                break;
+            }
+        }
+        self.record(entries, Durability::Written).await
+    }
+
+    pub(super) async fn run_calls(&mut self, calls: Vec<CallId>) -> Result<(), EngineError> {
+        for id in calls {
+            if !self.live.has(id) && !self.start(id).await? {
+                return Ok(());
+            }
+        }
+        let cancel = self.cancel.clone();
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => {
+                self.cancel = tokio_util::sync::CancellationToken::new();
+                self.interrupt(Vec::new()).await
+            }
+            entries = self.live.finished() => self.record(entries, Durability::Written).await,
+        }
+    }
+
+    /// Starts a call. `false` if the rules of today refuse what was allowed before a restart.
+    async fn start(&mut self, id: CallId) -> Result<bool, EngineError> {
+        let cx = self.cx(id);
+        let prepared = match self.prepared.remove(&id) {
+            Some(call) => call,
+            None => {
+                let Some(call) = self.machine.call(id) else { return Ok(false) };
+                let tools = self.tools.clone().unwrap_or_else(|| self.snapshot());
+                let (name, input) = (call.tool_use.name.clone(), call.input().clone());
+                let verdict = match tools.get(&name) {
+                    Some(tool) => self.host.gate.recheck(Arc::clone(tool), &input, &cx),
+                    None => unknown_tool(&tools, &name, &input),
+                };
+                match ruled(id, verdict) {
+                    (_, Some(call)) => call,
+                    (entry, None) => {
+                        self.record(vec![entry], Durability::Written).await?;
+                        return Ok(false);
+                    }
+                }
+            }
+        };
+        if prepared.effect() != Effect::ReadOnly {
+            // On disk before it begins: after a crash it must be known that it may have run.
+            self.record(vec![SessionEntry::Started { call: id }], Durability::Synced).await?;
+        }
+        self.live.start(id, prepared, cx);
+        Ok(true)
+    }
+
+    fn cx(&self, call: CallId) -> ToolCx {
+        ToolCx::new(CxParts {
+            call,
+            root: self.machine.run().map(|r| r.root().clone()).unwrap_or_default(),
+            state: Arc::clone(self.machine.state()),
+            answers: self.machine.call(call).map(|c| c.answers.clone()).unwrap_or_default(),
+            cancel: self.live.cancel.child_token(),
+            progress: self.teller().progress(),
+            ports: self.host.ports.clone(),
+        })
+    }
+}
+
+impl LiveCalls {
+    fn has(&self, call: CallId) -> bool {
+        self.by_task.values().any(|live| live.call == call)
+    }
+
+    /// On a task of its own, so that a panic is a failed call and not the end of the run.
+    fn start(&mut self, call: CallId, prepared: Box<dyn PreparedCall>, cx: ToolCx) {
+        let task = self.tasks.spawn(prepared.run(cx.clone()));
+        self.by_task.insert(task.id(), Live { call, cx, began: Instant::now() });
+    }
+
+    /// Waits for one call, and takes along those that are finished as well.
+    async fn finished(&mut self) -> Vec<SessionEntry> {
+        let mut entries = Vec::new();
+        if let Some(joined) = self.tasks.join_next_with_id().await {
+            entries.extend(self.entry(joined));
+        }
+        while let Some(joined) = self.tasks.try_join_next_with_id() {
+            entries.extend(self.entry(joined));
+        }
+        entries
+    }
+
+    /// Asks all calls to stop, gives them a moment, aborts the rest. What finished in time has its result.
+    pub(super) async fn stop(&mut self) -> Vec<SessionEntry> {
+        self.cancel.cancel();
+        let deadline = Instant::now() + GRACE;
+        let mut entries = Vec::new();
+        while let Ok(Some(joined)) = tokio::time::timeout_at(deadline, self.tasks.join_next_with_id()).await {
+            entries.extend(self.entry(joined));
+        }
+        self.tasks.shutdown().await;
+        self.by_task.clear();
+        self.cancel = tokio_util::sync::CancellationToken::new();
+        entries
+    }
+
+    fn entry(
+        &mut self,
+        joined: Result<(Id, Result<ToolOutput, ToolError>), JoinError>,
+    ) -> Option<SessionEntry> {
+        let (task, returned) = match joined {
+            Ok((task, returned)) => (task, returned),
+            Err(error) => (error.id(), Err(crashed(error))),
+        };
+        let live = self.by_task.remove(&task)?;
+        let ms = u64::try_from(live.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let done = match returned {
+            Ok(output) => Done {
+                call: live.call,
+                content: bound(output.content),
+                details: output.details,
+                is_error: output.is_error,
+                changes: changes_of(output.is_error, output.changes),
+                ms,
+            },
+            Err(error) if error.kind() == ToolErrorKind::Suspended => match live.cx.pending_question() {
+                Some((n, question)) => {
+                    return Some(SessionEntry::Asked { ask: AskId { call: live.call, n }, question });
+                }
+                None => {
+                    Done::error(live.call, "The tool waits for an answer to a question that it did not put.")
+                }
+            },
+            Err(error) => failed(live.call, &error, ms),
+        };
+        Some(SessionEntry::Done(done))
+    }
+}
+
+fn failed(call: CallId, error: &ToolError, ms: u64) -> Done {
+    if let Some(source) = error.source() {
+        tracing::debug!(%call, error = %source, "a tool failed");
+    }
+    let text = if error.text().is_empty() { "The tool failed without saying why." } else { error.text() };
+    let done = Done::error(call, text);
+    Done { content: bound(done.content), ms, ..Done::error(call, "") }
+}
+
+fn ruled(call: CallId, verdict: Verdict) -> (SessionEntry, Option<Box<dyn PreparedCall>>) {
+    let Verdict { call: prepared, input, access, effect, ruling } = verdict;
+    let prepared = prepared.filter(|_| ruling.decision == Decision::Allow);
+    (SessionEntry::Ruled(Ruled { call, input, access, effect, ruling }), prepared)
+}
+
+fn unknown_tool(tools: &ToolSet, name: &str, input: &RawJson) -> Verdict {
+    let nearest = tools.nearest(name);
+    let hint = if nearest.is_empty() {
+        "There are no tools.".into()
+    } else {
+        format!("Did you mean {}?", nearest.join(", "))
+    };
+    Verdict::impossible(input, format!("There is no tool {name:?}. {hint}"))
+}
+
+fn crashed(error: JoinError) -> ToolError {
+    if !error.is_panic() {
+        return ToolError::new("The call was aborted because it did not stop in time.")
+            .with_kind(ToolErrorKind::Cancelled);
+    }
+    let payload: Box<dyn Any + Send> = error.into_panic();
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message");
+    ToolError::new(format!("The tool panicked: {text}"))
+}

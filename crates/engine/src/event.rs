@@ -1,0 +1,352 @@
+//! What a run tells those who watch it. Owns `AgentEvent` and the map from log entries to durable events: a replayed log
+//! gives exactly the durable part of what was streamed.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use open_agent_model::{
+    Access, Answer, AskId, BrokenInput, CallId, Cost, Message, PermissionMode, Question, RawJson,
+    ResultBlock, Ruling, RunId, RunStatus, Seq, SessionId, StopReason, Timestamp, ToolUseId, Usage,
+};
+use open_agent_session::{Failure, Origin, SessionEntry, Stored};
+use serde::Serialize;
+
+use crate::Machine;
+
+/// The version of the events' form.
+pub const EVENT_VERSION: u32 = 1;
+
+/// An event and where it belongs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Envelope {
+    /// [`EVENT_VERSION`].
+    pub v: u32,
+    /// The place of its log entry. Events without one are live only: they are not repeated on replay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seq: Option<Seq>,
+    /// When.
+    pub at: Timestamp,
+    /// In which session.
+    pub session: SessionId,
+    /// In which run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    /// In which model turn.
+    pub turn: u32,
+    /// What.
+    pub event: AgentEvent,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum AgentEvent {
+    /// A run begins.
+    RunStarted(RunStarted),
+    /// A message from outside the model.
+    UserMessage(UserMessage),
+    /// A model answer is complete.
+    AssistantMessage(AssistantMessage),
+    /// A request brought no whole answer.
+    ModelFailed(ModelFailed),
+    /// It was decided whether a call runs. An allowed call begins as soon as it is its turn.
+    ToolRuled(ToolRuled),
+    /// A call put a question.
+    QuestionAsked(QuestionAsked),
+    /// A question was answered.
+    QuestionAnswered(QuestionAnswered),
+    /// A call has its result.
+    ToolFinished(ToolFinished),
+    /// The run is to stop.
+    Interrupted,
+    /// The run is over.
+    RunEnded(RunEnded),
+
+    /// Live: the model begins to answer.
+    AnswerStarted,
+    /// Live: a block of the answer begins.
+    BlockStarted(BlockStarted),
+    /// Live: more of a block.
+    BlockDelta(BlockDelta),
+    /// Live: a call says how far it is.
+    ToolProgress(ToolProgress),
+}
+
+/// See [`AgentEvent::RunStarted`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunStarted {
+    /// The model.
+    pub model: Arc<str>,
+    /// The project's folder.
+    pub root: PathBuf,
+    /// The permission mode.
+    pub mode: PermissionMode,
+}
+
+/// See [`AgentEvent::UserMessage`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct UserMessage {
+    /// The message.
+    pub message: Arc<Message>,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// See [`AgentEvent::AssistantMessage`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AssistantMessage {
+    /// The answer.
+    pub message: Arc<Message>,
+    /// Why it ended.
+    pub stop: StopReason,
+    /// Its tokens.
+    pub usage: Usage,
+    /// Its cost.
+    pub cost: Option<Cost>,
+    /// Milliseconds from request to end.
+    pub api_ms: u64,
+    /// The vendor's id of it.
+    pub vendor_id: Option<String>,
+}
+
+/// See [`AgentEvent::ModelFailed`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ModelFailed {
+    /// What went wrong; `None` = it was interrupted.
+    pub error: Option<Failure>,
+    /// The part of the answer that is kept.
+    pub partial: Option<Arc<Message>>,
+}
+
+/// See [`AgentEvent::ToolRuled`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ToolRuled {
+    /// Which call.
+    pub call: CallId,
+    /// Its id in the transcript.
+    pub tool_use_id: ToolUseId,
+    /// The tool.
+    pub tool: String,
+    /// The input it runs with.
+    pub input: RawJson,
+    /// What it touches.
+    pub access: Vec<Access>,
+    /// What was decided.
+    pub ruling: Ruling,
+}
+
+/// See [`AgentEvent::QuestionAsked`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct QuestionAsked {
+    /// Which question.
+    pub ask: AskId,
+    /// What it says.
+    pub question: Question,
+}
+
+/// See [`AgentEvent::QuestionAnswered`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct QuestionAnswered {
+    /// Which question.
+    pub ask: AskId,
+    /// What the answer is.
+    pub answer: Answer,
+}
+
+/// See [`AgentEvent::ToolFinished`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ToolFinished {
+    /// Which call.
+    pub call: CallId,
+    /// Its id in the transcript.
+    pub tool_use_id: ToolUseId,
+    /// The tool.
+    pub tool: String,
+    /// What the model wrote, if it was no JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broken: Option<BrokenInput>,
+    /// The answer for the model.
+    pub content: Vec<ResultBlock>,
+    /// The answer for a user interface.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<RawJson>,
+    /// It failed.
+    pub is_error: bool,
+    /// Milliseconds it ran.
+    pub ms: u64,
+}
+
+/// See [`AgentEvent::RunEnded`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunEnded {
+    /// How.
+    pub status: RunStatus,
+    /// Why the model stopped last.
+    pub stop: Option<StopReason>,
+    /// What went wrong.
+    pub errors: Vec<String>,
+}
+
+/// See [`AgentEvent::BlockStarted`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BlockStarted {
+    /// Its place in the answer.
+    pub index: usize,
+    /// What it is.
+    pub kind: BlockKind,
+}
+
+/// What a streamed block is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum BlockKind {
+    /// Text.
+    Text,
+    /// Thinking.
+    Thinking,
+    /// A tool call; its deltas are pieces of its arguments' JSON.
+    ToolUse {
+        /// The vendor's id; the transcript may have another.
+        id: String,
+        /// The tool, unless its name comes later.
+        name: String,
+    },
+    /// Something that is not streamed in pieces.
+    Other,
+}
+
+/// See [`AgentEvent::BlockDelta`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BlockDelta {
+    /// The block's place in the answer.
+    pub index: usize,
+    /// Where in the block the text belongs, in bytes: a reader that missed something can tell.
+    pub offset: usize,
+    /// What kind of text.
+    pub kind: DeltaKind,
+    /// What comes next.
+    pub text: String,
+}
+
+/// What kind of text a delta carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeltaKind {
+    /// Text.
+    Text,
+    /// Thinking.
+    Thinking,
+    /// A signature over thinking.
+    Signature,
+    /// A tool call's arguments.
+    Input,
+}
+
+/// See [`AgentEvent::ToolProgress`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ToolProgress {
+    /// Which call.
+    pub call: CallId,
+    /// The newest line.
+    pub line: String,
+}
+
+/// Gives the durable events of a log, record by record. It looks at the machine only for names that the entry leaves out.
+#[must_use]
+pub(crate) fn event_of(record: &Stored, machine: &Machine) -> Option<AgentEvent> {
+    Some(match &record.entry {
+        SessionEntry::RunStarted(s) => AgentEvent::RunStarted(RunStarted {
+            model: Arc::clone(&s.model),
+            root: s.root.clone(),
+            mode: s.mode,
+        }),
+        SessionEntry::User(u) => {
+            AgentEvent::UserMessage(UserMessage { message: Arc::clone(&u.message), origin: u.origin })
+        }
+        SessionEntry::ModelDone(d) => AgentEvent::AssistantMessage(AssistantMessage {
+            message: Arc::clone(&d.message),
+            stop: d.stop.clone(),
+            usage: d.usage,
+            cost: d.cost,
+            api_ms: d.api_ms,
+            vendor_id: d.vendor_id.clone(),
+        }),
+        SessionEntry::ModelFailed(f) => {
+            AgentEvent::ModelFailed(ModelFailed { error: f.error.clone(), partial: f.partial.clone() })
+        }
+        SessionEntry::Ruled(r) => {
+            let call = machine.call(r.call)?;
+            AgentEvent::ToolRuled(ToolRuled {
+                call: r.call,
+                tool_use_id: call.tool_use.id.clone(),
+                tool: call.tool_use.name.clone(),
+                input: r.input.clone(),
+                access: r.access.clone(),
+                ruling: r.ruling.clone(),
+            })
+        }
+        SessionEntry::Asked { ask, question } => {
+            AgentEvent::QuestionAsked(QuestionAsked { ask: *ask, question: question.clone() })
+        }
+        SessionEntry::Answered { ask, answer } => {
+            AgentEvent::QuestionAnswered(QuestionAnswered { ask: *ask, answer: answer.clone() })
+        }
+        SessionEntry::Done(d) => {
+            let call = machine.call(d.call).filter(|c| c.is_open())?;
+            AgentEvent::ToolFinished(ToolFinished {
+                call: d.call,
+                tool_use_id: call.tool_use.id.clone(),
+                tool: call.tool_use.name.clone(),
+                broken: call.tool_use.broken.clone(),
+                content: d.content.clone(),
+                details: d.details.clone(),
+                is_error: d.is_error,
+                ms: d.ms,
+            })
+        }
+        SessionEntry::Interrupted {} => AgentEvent::Interrupted,
+        SessionEntry::RunEnded(e) => AgentEvent::RunEnded(RunEnded {
+            status: e.status,
+            stop: e.stop.clone(),
+            errors: e.errors.clone(),
+        }),
+        _ => return None,
+    })
+}
+
+/// Replays a log: its durable events, in order.
+#[must_use]
+pub fn replay(session: &SessionId, records: &[Stored]) -> Vec<Envelope> {
+    let mut machine = Machine::default();
+    let mut events = Vec::new();
+    for record in records {
+        // Before the record is applied: afterwards a turn's calls may be gone.
+        let event = event_of(record, &machine);
+        machine.apply(record);
+        if let Some(event) = event {
+            events.push(envelope(session, &machine, record, event));
+        }
+    }
+    events
+}
+
+/// Puts a durable event in its envelope; `machine` has taken the record.
+#[must_use]
+pub(crate) fn envelope(
+    session: &SessionId,
+    machine: &Machine,
+    record: &Stored,
+    event: AgentEvent,
+) -> Envelope {
+    Envelope {
+        v: EVENT_VERSION,
+        seq: Some(record.seq),
+        at: record.at,
+        session: session.clone(),
+        run: machine.run().map(crate::RunFold::id),
+        turn: machine.transcript().turns(),
+        event,
+    }
+}

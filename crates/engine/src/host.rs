@@ -1,0 +1,69 @@
+//! What a driver works with. Owns no behaviour: it is put together by the embedding program.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use open_agent_model::{Block, BoxFuture, Catalogue, Provider, RequestOptions, Section};
+use open_agent_policy::Gate;
+use open_agent_session::{Owner, RunLimits, SessionStore, StoreError};
+use open_agent_tool::{Ports, ToolSource};
+
+use crate::Budget;
+
+/// Everything that does not change during an agent's life. Shared by all its runs.
+pub struct Host {
+    /// Answers requests.
+    pub provider: Arc<dyn Provider>,
+    /// Keeps the log.
+    pub store: Arc<dyn SessionStore>,
+    /// Where tools come from; of two tools with one name the later source wins.
+    pub tools: Vec<Arc<dyn ToolSource>>,
+    /// Rules calls.
+    pub gate: Gate,
+    /// What tools reach.
+    pub ports: Ports,
+    /// Where the system prompt comes from.
+    pub sections: Vec<Arc<dyn SectionSource>>,
+    /// What is known about models.
+    pub catalogue: Catalogue,
+    /// What may be spent.
+    pub budget: Budget,
+    /// Who claims sessions.
+    pub owner: Owner,
+    /// What requests ask for.
+    pub request: RequestOptions,
+}
+
+/// Gives sections of the system prompt.
+pub trait SectionSource: Send + Sync {
+    /// The sections, static ones first.
+    fn load(&self) -> BoxFuture<'_, Vec<Section>>;
+}
+
+/// A run to begin.
+#[derive(Clone, Debug)]
+pub struct RunSpec {
+    /// What is asked.
+    pub prompt: Vec<Block>,
+    /// Of which model.
+    pub model: Arc<str>,
+    /// In which folder.
+    pub root: PathBuf,
+    /// Within which limits.
+    pub limits: RunLimits,
+}
+
+/// Why a run cannot go on. What a model or a tool does wrong is no such error.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// The log cannot be read or written.
+    #[error("the session cannot go on")]
+    Store(#[from] StoreError),
+    /// There is nothing to answer.
+    #[error("the prompt is empty")]
+    EmptyPrompt,
+    /// No such question is open.
+    #[error("no question {0} waits for an answer")]
+    NoQuestion(open_agent_model::AskId),
+}

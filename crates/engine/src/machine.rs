@@ -1,0 +1,565 @@
+//! The loop as a fold of a session's log. `apply` is its only mutator, live and on resume; `next` says what has to happen
+//! and is pure. No IO, no clock, no chance, no waiting: whatever must be remembered is an entry.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use open_agent_model::{
+    Access, Answer, AskId, Block, CallId, Change, Cost, Decision, Effect, Message, MessageId, Prefix,
+    Question, RawJson, Role, RunId, RunStatus, Seq, StopReason, ToolUse, Usage,
+};
+use open_agent_session::{
+    Done, ModelDone, ModelFailed, Origin, Ruled, RunEnded, RunStarted, SessionEntry, Stored, Transcript,
+    UserMessage,
+};
+use open_agent_tool::SessionState;
+
+use crate::scheduler::{CallPhase, CallView, ready};
+
+/// How often in a row an answer that hit the output limit is continued.
+const MAX_CONTINUATIONS: u32 = 3;
+/// How many answers in a row may end within a tool call.
+const MAX_CUT_CALLS: u32 = 2;
+
+const CONTINUE: &str = "Your answer was cut at the output limit. Go on exactly where it stopped.";
+const CLOSED_BY_INTERRUPT: &str = "Interrupted by the user before it finished.";
+const CLOSED_BY_MESSAGE: &str = "Not run: the user went on with a new message.";
+const CLOSED_BY_LIMIT: &str = "Not run: the run ended before.";
+const LOST: &str =
+    "The process ended while this call ran. Its outcome is unknown: check what it did before repeating it.";
+
+/// What has to happen next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Ask the model.
+    CallModel,
+    /// Rule these calls, in order, up to the first that does more than read.
+    Rule(Vec<CallId>),
+    /// Have these calls running; take the result of the first that finishes.
+    Run(Vec<CallId>),
+    /// Write these entries.
+    Record(Vec<SessionEntry>),
+    /// Wait for an answer to one of these questions.
+    Wait(Vec<AskId>),
+    /// Nothing: no run is going on.
+    Done,
+}
+
+/// The state of a session.
+#[derive(Clone, Debug, Default)]
+pub struct Machine {
+    transcript: Transcript,
+    state: Arc<SessionState>,
+    prefix: Option<Arc<Prefix>>,
+    calls: Vec<Call>,
+    /// Who wrote a piece of session state last, within the open turn.
+    writers: BTreeMap<String, u16>,
+    phase: Phase,
+    run: Option<RunFold>,
+    /// A message came while calls were open.
+    superseded: bool,
+    interrupted: bool,
+    seq: Seq,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+enum Phase {
+    /// No run, or one that ended.
+    #[default]
+    Idle,
+    /// A request is due.
+    ModelDue,
+    /// Calls are open.
+    Calls,
+    /// The model stopped for this reason, without calls.
+    Stopped(StopReason),
+    /// The last request failed for good.
+    Failed(String),
+}
+
+/// A call of the newest answer.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Its identity.
+    pub id: CallId,
+    /// As the model wrote it.
+    pub tool_use: ToolUse,
+    /// Its ruling, once there is one.
+    pub ruled: Option<Ruled>,
+    /// Answers to its questions so far.
+    pub answers: Vec<Answer>,
+    phase: Progress,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Progress {
+    New,
+    /// It cannot run, for this reason.
+    Refused(String),
+    Ready,
+    Started,
+    /// It ran when its process ended, and must not run again.
+    Lost,
+    Waiting(AskId, Question),
+    Finished,
+}
+
+/// A run so far.
+#[derive(Clone, Debug)]
+pub struct RunFold {
+    /// How it began.
+    pub started: RunStarted,
+    /// When it began.
+    pub at: open_agent_model::Timestamp,
+    /// When its last entry was written.
+    pub last_at: open_agent_model::Timestamp,
+    /// Model answers.
+    pub turns: u32,
+    /// Model requests, failed ones too.
+    pub model_calls: u32,
+    /// Tokens of all requests.
+    pub usage: Usage,
+    /// Cost of all requests; `None` once one of unknown price was made.
+    pub cost: Option<Cost>,
+    /// The same for each model.
+    pub by_model: BTreeMap<Arc<str>, ModelUse>,
+    /// Milliseconds of all requests.
+    pub api_ms: u64,
+    /// The text of the newest answer, or of the part of it that came.
+    pub text: String,
+    /// Why the model stopped last.
+    pub stop: Option<StopReason>,
+    /// How it ended, if it has.
+    pub ended: Option<RunEnded>,
+    continuations: u32,
+    cut_calls: u32,
+}
+
+/// What a run used of one model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ModelUse {
+    /// Tokens.
+    pub usage: Usage,
+    /// Cost; `None` = the price is not known.
+    pub cost: Option<Cost>,
+    /// Requests.
+    pub requests: u32,
+}
+
+impl Machine {
+    /// Takes the next record of the log.
+    pub fn apply(&mut self, record: &Stored) {
+        self.seq = record.seq;
+        self.transcript.apply(&record.entry);
+        if let Some(run) = self.run.as_mut().filter(|r| r.ended.is_none()) {
+            run.last_at = record.at;
+        }
+        match &record.entry {
+            SessionEntry::Opened(_) => self.on_opened(),
+            SessionEntry::User(_) => self.on_user(),
+            SessionEntry::RunStarted(started) => self.on_run_started(started, record.at),
+            SessionEntry::Prefix(prefix) => self.prefix = Some(Arc::clone(prefix)),
+            SessionEntry::ModelDone(done) => self.on_model_done(done),
+            SessionEntry::ModelFailed(failed) => self.on_model_failed(failed),
+            SessionEntry::Ruled(ruled) => self.on_ruled(ruled),
+            SessionEntry::Asked { ask, question } => {
+                self.set_phase(ask.call, Progress::Waiting(*ask, question.clone()));
+            }
+            SessionEntry::Answered { ask, answer } => self.on_answered(*ask, answer),
+            SessionEntry::Started { call } => self.set_phase(*call, Progress::Started),
+            SessionEntry::Done(done) => self.on_done(done),
+            SessionEntry::Interrupted {} => self.interrupted = true,
+            SessionEntry::RunEnded(ended) => self.on_run_ended(ended),
+            SessionEntry::Unknown(_) | _ => {}
+        }
+    }
+
+    /// What has to happen next.
+    #[must_use]
+    pub fn next(&self) -> Step {
+        let Some(run) = self.run.as_ref().filter(|r| r.ended.is_none()) else { return Step::Done };
+        if self.interrupted {
+            return self.end(RunStatus::Cancelled, Vec::new(), CLOSED_BY_INTERRUPT);
+        }
+        let lost = self.close(|c| c.phase == Progress::Lost, LOST);
+        if !lost.is_empty() {
+            return Step::Record(lost);
+        }
+        if self.superseded {
+            return Step::Record(self.close(Call::is_open, CLOSED_BY_MESSAGE));
+        }
+        match &self.phase {
+            Phase::Idle => {
+                let errors = vec!["the run has no message to answer".to_owned()];
+                self.end(RunStatus::ErrorDuringExecution, errors, CLOSED_BY_LIMIT)
+            }
+            Phase::Calls => self.next_calls(run),
+            Phase::ModelDue => self.next_request(run),
+            Phase::Stopped(stop) => self.next_stopped(run, stop),
+            Phase::Failed(error) => {
+                self.end(RunStatus::ErrorDuringExecution, vec![error.clone()], CLOSED_BY_LIMIT)
+            }
+        }
+    }
+
+    /// The conversation as the model gets it.
+    #[must_use]
+    pub fn transcript(&self) -> &Transcript {
+        &self.transcript
+    }
+
+    /// What calls see of the session.
+    #[must_use]
+    pub fn state(&self) -> &Arc<SessionState> {
+        &self.state
+    }
+
+    /// What requests begin with, once it was written down.
+    #[must_use]
+    pub fn prefix(&self) -> Option<&Arc<Prefix>> {
+        self.prefix.as_ref()
+    }
+
+    /// The run that goes on, or the last one.
+    #[must_use]
+    pub fn run(&self) -> Option<&RunFold> {
+        self.run.as_ref()
+    }
+
+    /// A call of the newest answer.
+    #[must_use]
+    pub fn call(&self, id: CallId) -> Option<&Call> {
+        self.calls.iter().find(|c| c.id == id)
+    }
+
+    /// The questions that wait for an answer.
+    #[must_use]
+    pub fn questions(&self) -> Vec<(AskId, Question)> {
+        let waiting = self.calls.iter().filter_map(|c| match &c.phase {
+            Progress::Waiting(ask, question) => Some((*ask, question.clone())),
+            _ => None,
+        });
+        waiting.collect()
+    }
+
+    /// The log's last place.
+    #[must_use]
+    pub fn seq(&self) -> Seq {
+        self.seq
+    }
+
+    // ---- apply ----
+
+    /// A call that ran when the last process ended runs again if that does no harm; else its outcome is unknown.
+    fn on_opened(&mut self) {
+        for call in &mut self.calls {
+            if call.phase == Progress::Started {
+                call.phase = if call.effect() == Effect::Unsafe { Progress::Lost } else { Progress::Ready };
+            }
+        }
+    }
+
+    fn on_user(&mut self) {
+        if self.calls.iter().any(Call::is_open) {
+            self.superseded = true;
+        } else {
+            self.phase = Phase::ModelDue;
+        }
+    }
+
+    fn on_run_started(&mut self, started: &RunStarted, at: open_agent_model::Timestamp) {
+        let moved = self.run.as_ref().is_none_or(|last| last.started.root != started.root);
+        if moved {
+            Arc::make_mut(&mut self.state).cwd.clone_from(&started.root);
+        }
+        self.interrupted = false;
+        self.run = Some(RunFold {
+            started: started.clone(),
+            at,
+            last_at: at,
+            turns: 0,
+            model_calls: 0,
+            usage: Usage::default(),
+            cost: Some(Cost(0)),
+            by_model: BTreeMap::new(),
+            api_ms: 0,
+            text: String::new(),
+            stop: None,
+            ended: None,
+            continuations: 0,
+            cut_calls: 0,
+        });
+    }
+
+    fn on_model_done(&mut self, done: &ModelDone) {
+        let turn = self.transcript.turns().saturating_sub(1);
+        let uses: Vec<ToolUse> = done.message.tool_uses().cloned().collect();
+        let cut = uses.iter().any(|u| u.broken.as_ref().is_some_and(|b| b.cut));
+        if let Some(run) = &mut self.run {
+            let model = done.message.model.clone().unwrap_or_else(|| Arc::clone(&run.started.model));
+            run.count(&model, done.usage, done.cost, done.api_ms);
+            run.turns += 1;
+            run.text = done.message.text();
+            run.stop = Some(done.stop.clone());
+            run.cut_calls = if cut { run.cut_calls + 1 } else { 0 };
+            let continued = done.stop == StopReason::MaxTokens && uses.is_empty();
+            run.continuations = if continued { run.continuations + 1 } else { 0 };
+        }
+        self.writers.clear();
+        self.calls =
+            uses.into_iter().zip(0..).map(|(u, index)| Call::new(CallId { turn, index }, u)).collect();
+        self.phase = if self.calls.is_empty() { Phase::Stopped(done.stop.clone()) } else { Phase::Calls };
+    }
+
+    fn on_model_failed(&mut self, failed: &ModelFailed) {
+        if let Some(run) = &mut self.run {
+            run.count(&failed.model, failed.usage, failed.cost, failed.api_ms);
+            if let Some(partial) = &failed.partial {
+                run.text = partial.text();
+            }
+        }
+        if let Some(error) = &failed.error {
+            self.phase = Phase::Failed(error.message.clone());
+        }
+    }
+
+    fn on_ruled(&mut self, ruled: &Ruled) {
+        if let Some(call) = self.calls.iter_mut().find(|c| c.id == ruled.call) {
+            call.phase = match ruled.ruling.decision {
+                Decision::Allow => Progress::Ready,
+                Decision::Deny => Progress::Refused(ruled.ruling.reason.clone()),
+            };
+            call.ruled = Some(ruled.clone());
+        }
+    }
+
+    fn on_answered(&mut self, ask: AskId, answer: &Answer) {
+        let waiting = |c: &&mut Call| matches!(&c.phase, Progress::Waiting(open, _) if *open == ask);
+        if let Some(call) = self.calls.iter_mut().find(waiting) {
+            call.answers.push(answer.clone());
+            call.phase = Progress::Ready;
+        }
+    }
+
+    fn on_done(&mut self, done: &Done) {
+        let Some(call) = self.calls.iter_mut().find(|c| c.id == done.call && c.is_open()) else { return };
+        call.phase = Progress::Finished;
+        for change in &done.changes {
+            self.apply_change(done.call.index, change);
+        }
+        if self.calls.iter().all(|c| !c.is_open()) {
+            self.calls.clear();
+            self.superseded = false;
+            self.phase = Phase::ModelDue;
+        }
+    }
+
+    /// Calls that run together finish in any order; where two write the same piece, the later call wins.
+    fn apply_change(&mut self, index: u16, change: &Change) {
+        let key = match change {
+            Change::Put { slot, .. } => format!("slot {}", slot.0),
+            Change::Cwd(_) => "cwd".to_owned(),
+            Change::FileSeen(seen) => format!("file {}", seen.path.display()),
+            _ => return,
+        };
+        let last = self.writers.entry(key).or_insert(index);
+        if *last > index {
+            return;
+        }
+        *last = index;
+        let state = Arc::make_mut(&mut self.state);
+        match change {
+            Change::Put { slot, value } => {
+                state.slots.insert(slot.clone(), value.clone());
+            }
+            Change::Cwd(path) => state.cwd.clone_from(path),
+            Change::FileSeen(seen) => {
+                state.seen.insert(seen.path.clone(), seen.stamp);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_run_ended(&mut self, ended: &RunEnded) {
+        if let Some(run) = &mut self.run {
+            run.ended = Some(ended.clone());
+        }
+        self.phase = Phase::Idle;
+        self.interrupted = false;
+    }
+
+    fn set_phase(&mut self, id: CallId, phase: Progress) {
+        if let Some(call) = self.calls.iter_mut().find(|c| c.id == id && c.is_open()) {
+            call.phase = phase;
+        }
+    }
+
+    // ---- next ----
+
+    fn next_calls(&self, run: &RunFold) -> Step {
+        let refused: Vec<SessionEntry> = self
+            .calls
+            .iter()
+            .filter_map(|c| match &c.phase {
+                Progress::Refused(reason) => Some(SessionEntry::Done(Done::error(c.id, reason))),
+                _ => None,
+            })
+            .collect();
+        if !refused.is_empty() {
+            return Step::Record(refused);
+        }
+        let views: Vec<CallView> = self.calls.iter().map(Call::view).collect();
+        let ready = ready(&views, run.started.limits.scheduling);
+        let ids = |places: Vec<usize>| places.into_iter().map(|i| self.calls[i].id).collect();
+        if !ready.rule.is_empty() {
+            Step::Rule(ids(ready.rule))
+        } else if !ready.run.is_empty() {
+            Step::Run(ids(ready.run))
+        } else {
+            Step::Wait(self.questions().into_iter().map(|(ask, _)| ask).collect())
+        }
+    }
+
+    fn next_request(&self, run: &RunFold) -> Step {
+        let limits = &run.started.limits;
+        if run.cut_calls >= MAX_CUT_CALLS {
+            let error =
+                format!("{MAX_CUT_CALLS} answers in a row ended within a tool call at the output limit");
+            return self.end(RunStatus::ErrorDuringExecution, vec![error], CLOSED_BY_LIMIT);
+        }
+        if limits.max_turns.is_some_and(|max| run.turns >= max) {
+            let error = format!("the limit of {} turns is reached", run.turns);
+            return self.end(RunStatus::ErrorMaxTurns, vec![error], CLOSED_BY_LIMIT);
+        }
+        if run.model_calls >= limits.max_model_calls {
+            let error = format!("the limit of {} model calls is reached", run.model_calls);
+            return self.end(RunStatus::ErrorMaxModelCalls, vec![error], CLOSED_BY_LIMIT);
+        }
+        Step::CallModel
+    }
+
+    fn next_stopped(&self, run: &RunFold, stop: &StopReason) -> Step {
+        match stop {
+            StopReason::MaxTokens if run.continuations <= MAX_CONTINUATIONS => {
+                // The id follows from the answer's, so that a machine that is folded again says the same.
+                let last = self.transcript.messages().last().map_or(0, |m| m.id.number());
+                let message = Message {
+                    id: MessageId::from_number(last.wrapping_add(2)),
+                    role: Role::User,
+                    content: vec![Block::Text(CONTINUE.into())],
+                    model: None,
+                };
+                let message = UserMessage { message: Arc::new(message), origin: Origin::Continuation };
+                Step::Record(vec![SessionEntry::User(message)])
+            }
+            StopReason::MaxTokens => {
+                let error =
+                    format!("the answer was cut at the output limit {} times in a row", run.continuations);
+                self.end(RunStatus::ErrorDuringExecution, vec![error], CLOSED_BY_LIMIT)
+            }
+            StopReason::PauseTurn => self.next_request(run),
+            StopReason::Refusal => {
+                self.end(RunStatus::Refusal, vec!["the model declined to answer".into()], CLOSED_BY_LIMIT)
+            }
+            StopReason::ContextWindowExceeded => {
+                let error = "the conversation is longer than the model's context window".to_owned();
+                self.end(RunStatus::ErrorDuringExecution, vec![error], CLOSED_BY_LIMIT)
+            }
+            _ => self.end(RunStatus::Success, Vec::new(), CLOSED_BY_LIMIT),
+        }
+    }
+
+    /// The end of the run, with a result for each call that has none.
+    fn end(&self, status: RunStatus, errors: Vec<String>, reason: &str) -> Step {
+        let mut entries = self.close(Call::is_open, reason);
+        let stop = self.run.as_ref().and_then(|r| r.stop.clone());
+        entries.push(SessionEntry::RunEnded(RunEnded { status, stop, errors }));
+        Step::Record(entries)
+    }
+
+    fn close(&self, which: impl Fn(&Call) -> bool, reason: &str) -> Vec<SessionEntry> {
+        let calls = self.calls.iter().filter(|c| which(c));
+        calls.map(|c| SessionEntry::Done(Done::error(c.id, reason))).collect()
+    }
+}
+
+impl Call {
+    fn new(id: CallId, tool_use: ToolUse) -> Self {
+        let phase = match &tool_use.broken {
+            Some(broken) if broken.cut => Progress::Refused(
+                "Not run: your answer reached the output limit within this call. Split the work into smaller calls."
+                    .into(),
+            ),
+            Some(broken) => Progress::Refused(format!(
+                "Not run: the arguments of {} are not valid JSON ({}). Call it again with a JSON object.",
+                tool_use.name, broken.error
+            )),
+            None => Progress::New,
+        };
+        Self { id, tool_use, ruled: None, answers: Vec::new(), phase }
+    }
+
+    /// Whether it has no result yet.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.phase != Progress::Finished
+    }
+
+    /// Whether it may run twice.
+    #[must_use]
+    pub fn effect(&self) -> Effect {
+        self.ruled.as_ref().map_or(Effect::Unsafe, |r| r.effect)
+    }
+
+    /// The input it runs with.
+    #[must_use]
+    pub fn input(&self) -> &RawJson {
+        self.ruled.as_ref().map_or(&self.tool_use.input, |r| &r.input)
+    }
+
+    /// What it touches.
+    #[must_use]
+    pub fn access(&self) -> &[Access] {
+        self.ruled.as_ref().map_or(&[], |r| &r.access)
+    }
+
+    fn view(&self) -> CallView {
+        let phase = match self.phase {
+            Progress::New | Progress::Refused(_) => CallPhase::New,
+            Progress::Ready | Progress::Started => CallPhase::Runnable,
+            Progress::Waiting(..) => CallPhase::Waiting,
+            Progress::Finished | Progress::Lost => CallPhase::Finished,
+        };
+        CallView { phase, read_only: self.ruled.is_some() && self.effect() == Effect::ReadOnly }
+    }
+}
+
+impl RunFold {
+    /// Its name.
+    #[must_use]
+    pub fn id(&self) -> RunId {
+        self.started.run
+    }
+
+    /// The project's folder.
+    #[must_use]
+    pub fn root(&self) -> &PathBuf {
+        &self.started.root
+    }
+
+    fn count(&mut self, model: &Arc<str>, usage: Usage, cost: Option<Cost>, api_ms: u64) {
+        let sum = |a: Option<Cost>, b: Option<Cost>| Some(a?.plus(b?));
+        self.model_calls += 1;
+        self.usage += usage;
+        self.cost = sum(self.cost, cost);
+        self.api_ms += api_ms;
+        let of = self
+            .by_model
+            .entry(Arc::clone(model))
+            .or_insert(ModelUse { cost: Some(Cost(0)), ..ModelUse::default() });
+        of.usage += usage;
+        of.cost = sum(of.cost, cost);
+        of.requests += 1;
+    }
+}

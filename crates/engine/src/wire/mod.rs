@@ -1,0 +1,1 @@
+//! Dialects in which other programs read events.

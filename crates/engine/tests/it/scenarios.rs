@@ -1,0 +1,379 @@
+//! Single runs, one rule of the loop each.
+
+use std::sync::Arc;
+
+use open_agent_engine::{AgentEvent, Budget, DeltaKind, EventSink, Progress, RunFold, replay};
+use open_agent_model::scripted::{Reply, Scripted, newest_results};
+use open_agent_model::{
+    Answer, Block, Cost, Decision, PermissionMode, ProviderErrorKind, RequestOptions, Role, RunStatus, Seq,
+    StopReason,
+};
+use open_agent_policy::Policy;
+use open_agent_session::{RunLimits, SessionEntry, ToolScheduling};
+use tokio_util::sync::CancellationToken;
+
+use crate::world::{Options, World, collect, finish, session, spec};
+
+fn status(run: &RunFold) -> RunStatus {
+    run.ended.as_ref().unwrap().status
+}
+
+async fn results_of(calls: Reply, limits: RunLimits) -> (World, Vec<String>) {
+    let world = World::new(Scripted::new([calls, Reply::text("done")]));
+    world.run(limits).await;
+    let results = newest_results(world.model.requests().last().unwrap());
+    (world, results)
+}
+
+#[tokio::test]
+async fn a_prompt_runs_tools_until_the_model_is_done() {
+    let script = [Reply::call("read", r#"{"n":1}"#).usage(100, 10), Reply::text("It says 1.").usage(150, 5)];
+    let world = World::new(Scripted::new(script));
+    let (driver, _) = world.run(RunLimits::default()).await;
+    let run = driver.machine().run().unwrap();
+    assert_eq!(status(run), RunStatus::Success);
+    assert_eq!((run.turns, run.model_calls, run.text.as_str()), (2, 2, "It says 1."));
+    assert_eq!((run.usage.input_tokens, run.usage.output_tokens), (250, 15));
+    // 250 × 3 + 15 × 15 dollars for a million.
+    assert_eq!(run.cost, Cost::from_usd("0.000975"));
+    assert_eq!(newest_results(&world.model.requests()[1]), ["read 1"]);
+    assert_eq!(driver.machine().transcript().messages().len(), 4);
+}
+
+#[tokio::test]
+async fn a_conversation_goes_on_over_prompts_with_the_same_prefix() {
+    let world = World::new(Scripted::new([Reply::text("one"), Reply::text("two")]));
+    let (mut driver, _) = world.run(RunLimits::default()).await;
+    driver.begin(spec("more", RunLimits::default())).await.unwrap();
+    assert_eq!(finish(&mut driver).await, Progress::Done);
+    let requests = world.model.requests();
+    assert_eq!(requests[1].messages.len(), 3);
+    assert!(Arc::ptr_eq(&requests[0].prefix, &requests[1].prefix), "written down once");
+}
+
+#[tokio::test]
+async fn h_sub_05_27_calls_of_which_one_fails() {
+    let mut reply = Reply::default();
+    for n in 0..27 {
+        reply = reply.and_call(if n == 13 { "fail" } else { "read" }, &format!(r#"{{"n":{n}}}"#));
+    }
+    let (_, results) = results_of(reply, RunLimits::default()).await;
+    let want: Vec<String> =
+        (0..27).map(|n| if n == 13 { "no luck".into() } else { format!("read {n}") }).collect();
+    assert_eq!(results, want);
+}
+
+#[tokio::test]
+async fn calls_that_write_run_in_order_and_see_each_other() {
+    let reply = Reply::call("write", r#"{"n":1}"#)
+        .and_call("read", r#"{"n":3}"#)
+        .and_call("write", r#"{"n":5}"#)
+        .and_call("write", r#"{"n":7}"#);
+    let (_, results) = results_of(reply.clone(), RunLimits::default()).await;
+    assert_eq!(results, ["sum 1", "read 3", "sum 6", "sum 13"]);
+    let reads_first = RunLimits { scheduling: ToolScheduling::ReadsFirst, ..RunLimits::default() };
+    let (_, results) = results_of(reply, reads_first).await;
+    assert_eq!(results, ["sum 1", "read 3", "sum 6", "sum 13"], "reported in the model's order all the same");
+}
+
+#[tokio::test]
+async fn h_prv_06_h_prv_07_no_failure_of_a_call_ends_the_run() {
+    let reply = Reply::call("reed_file!", "{}")
+        .and_call("read", r#"{"n":"one"}"#)
+        .and_call("panic", r#"{"n":3}"#)
+        .and_call("read", r#"{"n": 4"#)
+        .and_call("fail", "{}");
+    let (world, results) = results_of(reply, RunLimits::default()).await;
+    assert!(results[0].contains("There is no tool \"reed_file!\". Did you mean read"), "{}", results[0]);
+    assert!(results[1].contains("invalid type: string \"one\", expected u32"), "{}", results[1]);
+    assert_eq!(results[2], "The tool panicked: boom 3");
+    assert!(results[3].contains("not valid JSON (EOF while parsing"), "{}", results[3]);
+    assert_eq!(results[4], "no luck");
+    assert!(world.effects.take().is_empty(), "nothing was run with broken input");
+}
+
+#[tokio::test]
+async fn limits_strike_before_the_next_request_and_keep_what_exists() {
+    let endless = || Scripted::responding(|_| Reply::text("step ").and_call("read", r#"{"n":1}"#));
+    let world = World::new(endless());
+    let (driver, _) = world.run(RunLimits { max_turns: Some(3), ..RunLimits::default() }).await;
+    let run = driver.machine().run().unwrap();
+    assert_eq!((status(run), run.turns, run.text.as_str()), (RunStatus::ErrorMaxTurns, 3, "step "));
+    assert_eq!(world.model.requests().len(), 3);
+
+    let world = World::new(endless());
+    let limits = RunLimits { max_turns: None, max_model_calls: 5, ..RunLimits::default() };
+    let (driver, _) = world.run(limits).await;
+    assert_eq!(status(driver.machine().run().unwrap()), RunStatus::ErrorMaxModelCalls);
+    assert_eq!(world.model.requests().len(), 5);
+}
+
+#[tokio::test]
+async fn the_budget_strikes_before_the_request_that_would_pass_it() {
+    let endless = Scripted::responding(|_| Reply::call("read", r#"{"n":1}"#).usage(100_000, 1_000));
+    // A request costs 0.3 + 0.015 dollars.
+    let options = Options { budget: Budget::new(Cost::from_usd("0.9")), ..Options::default() };
+    let world = World::with(endless, options);
+    let limits = RunLimits { max_turns: None, ..RunLimits::default() };
+    let (driver, _) = world.run(limits).await;
+    let run = driver.machine().run().unwrap();
+    assert_eq!(status(run), RunStatus::ErrorMaxBudgetUsd);
+    assert!(run.ended.as_ref().unwrap().errors[0].contains("the budget of $0.900000 is spent: $0.945"));
+    assert_eq!(world.model.requests().len(), 3);
+}
+
+#[tokio::test]
+async fn the_rest_of_the_budget_lowers_the_output_limit() {
+    let options = Options { budget: Budget::new(Cost::from_usd("0.015")), ..Options::default() };
+    let world = World::with(Scripted::new([Reply::text("ok")]), options);
+    world.run(RunLimits::default()).await;
+    let asked = world.model.requests()[0].options.max_tokens;
+    assert!((900..1_000).contains(&asked), "{asked}: 1,000 tokens cost the whole budget");
+}
+
+#[tokio::test]
+async fn an_answer_at_the_output_limit_is_continued_three_times() {
+    let cut = || Reply::text("part ").stop(StopReason::MaxTokens);
+    let world = World::new(Scripted::new([cut(), cut(), cut(), Reply::text("end")]));
+    let (driver, _) = world.run(RunLimits::default()).await;
+    assert_eq!(status(driver.machine().run().unwrap()), RunStatus::Success);
+    assert_eq!(world.model.requests()[3].messages.len(), 7);
+
+    let world = World::new(Scripted::responding(move |_| cut()));
+    let (driver, _) = world.run(RunLimits { max_turns: None, ..RunLimits::default() }).await;
+    let ended = driver.machine().run().unwrap().ended.clone().unwrap();
+    assert_eq!(ended.status, RunStatus::ErrorDuringExecution);
+    assert_eq!(ended.errors, ["the answer was cut at the output limit 4 times in a row"]);
+    assert_eq!(world.model.requests().len(), 4);
+}
+
+#[tokio::test]
+async fn h_str_13_a_call_cut_by_the_limit_is_not_run_and_the_second_cut_ends_the_run() {
+    let cut = || Reply::call("write", r#"{"n": 1"#).stop(StopReason::MaxTokens);
+    let world = World::new(Scripted::new([cut(), cut(), Reply::text("never asked")]));
+    let (driver, _) = world.run(RunLimits::default()).await;
+    let ended = driver.machine().run().unwrap().ended.clone().unwrap();
+    assert!(ended.errors[0].contains("2 answers in a row ended within a tool call"), "{:?}", ended.errors);
+    assert!(newest_results(&world.model.requests()[1])[0].contains("Split the work"));
+    assert!(world.effects.take().is_empty());
+}
+
+#[tokio::test]
+async fn h_prv_01_h_prv_02_finish_reasons() {
+    let calls_but_stop = Reply::call("read", r#"{"n":1}"#).stop(StopReason::EndTurn);
+    let world = World::new(Scripted::new([calls_but_stop, Reply::text("done")]));
+    world.run(RunLimits::default()).await;
+    assert_eq!(world.model.requests().len(), 2, "calls are run whatever the reason says");
+
+    let odd = Reply::text("hm").stop(StopReason::Other("vibes".into()));
+    let world = World::new(Scripted::new([odd]));
+    let (driver, _) = world.run(RunLimits::default()).await;
+    let run = driver.machine().run().unwrap();
+    assert_eq!(run.stop, Some(StopReason::Other("vibes".into())));
+    assert_eq!(world.model.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn refusals_pauses_and_full_windows() {
+    let ended = async |replies: Vec<Reply>| {
+        let world = World::new(Scripted::new(replies));
+        let (driver, _) = world.run(RunLimits::default()).await;
+        (status(driver.machine().run().unwrap()), world.model.requests())
+    };
+    let (refused, _) = ended(vec![Reply::text("no").stop(StopReason::Refusal)]).await;
+    assert_eq!(refused, RunStatus::Refusal);
+    let (full, _) = ended(vec![Reply::text("x").stop(StopReason::ContextWindowExceeded)]).await;
+    assert_eq!(full, RunStatus::ErrorDuringExecution);
+    let pause = Reply::text("searching").stop(StopReason::PauseTurn);
+    let (paused, requests) = ended(vec![pause, Reply::text("found")]).await;
+    assert_eq!(paused, RunStatus::Success);
+    assert!(requests[1].options.resumes_pause);
+    assert_eq!(requests[1].messages.last().unwrap().role, Role::Assistant);
+}
+
+#[tokio::test]
+async fn a_failed_request_ends_the_run_and_the_next_prompt_works() {
+    let broken = Reply::text("half an ").then_fails(ProviderErrorKind::Server, "it broke");
+    let world = World::new(Scripted::new([broken, Reply::text("fine")]));
+    let (mut driver, _) = world.run(RunLimits::default()).await;
+    let run = driver.machine().run().unwrap();
+    assert_eq!((status(run), run.text.as_str()), (RunStatus::ErrorDuringExecution, "half an "));
+    assert_eq!(run.ended.as_ref().unwrap().errors, ["it broke"]);
+    driver.begin(spec("again", RunLimits::default())).await.unwrap();
+    finish(&mut driver).await;
+    assert_eq!(status(driver.machine().run().unwrap()), RunStatus::Success);
+    assert_eq!(world.model.requests()[1].messages[1].text(), "half an ", "the model knows what was seen");
+}
+
+#[tokio::test]
+async fn an_illegal_history_is_never_sent() {
+    let request = RequestOptions { max_tokens: 0, ..RequestOptions::default() };
+    let world = World::with(Scripted::new([Reply::text("x")]), Options { request, ..Options::default() });
+    let (driver, _) = world.run(RunLimits::default()).await;
+    let ended = driver.machine().run().unwrap().ended.clone().unwrap();
+    assert!(ended.errors[0].contains("max_tokens is 0"), "{:?}", ended.errors);
+    assert!(world.model.requests().is_empty());
+}
+
+#[tokio::test]
+async fn refused_calls_are_told_to_the_model_with_the_way_out() {
+    let model = Scripted::new([Reply::call("write", r#"{"n":1}"#), Reply::text("ok")]);
+    let world = World::with(model, Options { policy: Policy::default(), ..Options::default() });
+    let (_, events) = world.run(RunLimits::default()).await;
+    let ruling = events.iter().find_map(|e| match &e.event {
+        AgentEvent::ToolRuled(r) => Some(r.ruling.clone()),
+        _ => None,
+    });
+    assert_eq!(ruling.unwrap().decision, Decision::Deny);
+    assert!(newest_results(&world.model.requests()[1])[0].contains("--allowed-tools write"));
+    assert!(world.effects.take().is_empty());
+    assert_eq!(PermissionMode::default(), PermissionMode::Default);
+}
+
+#[tokio::test(start_paused = true)]
+async fn h_int_01_a_stalled_request_is_interrupted_at_once_and_its_text_kept() {
+    let world = World::new(Scripted::new([Reply::text("so far").then_stalls(), Reply::text("next")]));
+    let mut driver = world.open().await;
+    let cancel = CancellationToken::new();
+    driver.set_cancel(cancel.clone());
+    driver.begin(spec("go", RunLimits::default())).await.unwrap();
+    let began = tokio::time::Instant::now();
+    tokio::join!(finish_run(&mut driver), async {
+        tokio::task::yield_now().await;
+        cancel.cancel();
+    });
+    assert!(began.elapsed().as_millis() < 500);
+    let run = driver.machine().run().unwrap();
+    assert_eq!((status(run), run.text.as_str()), (RunStatus::Cancelled, "so far"));
+    assert!(run.ended.as_ref().unwrap().errors.is_empty(), "an interrupt is no error");
+    driver.begin(spec("again", RunLimits::default())).await.unwrap();
+    finish(&mut driver).await;
+    assert_eq!(status(driver.machine().run().unwrap()), RunStatus::Success);
+}
+
+async fn finish_run(driver: &mut open_agent_engine::Driver) {
+    finish(driver).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn h_int_02_an_interrupted_call_has_a_result_and_the_rest_is_closed() {
+    let calls = Reply::call("forever", "{}").and_call("read", "{}");
+    let world = World::new(Scripted::new([calls, Reply::text("next")]));
+    let mut driver = world.open().await;
+    let cancel = CancellationToken::new();
+    driver.set_cancel(cancel.clone());
+    driver.begin(spec("go", RunLimits::default())).await.unwrap();
+    tokio::join!(finish_run(&mut driver), async {
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        cancel.cancel();
+    });
+    assert_eq!(status(driver.machine().run().unwrap()), RunStatus::Cancelled);
+    driver.begin(spec("again", RunLimits::default())).await.unwrap();
+    finish(&mut driver).await;
+    let request = world.model.requests().pop().unwrap();
+    assert_eq!(newest_results(&request), ["stopped in time", "Interrupted by the user before it finished."]);
+    assert_eq!(request.messages.last().unwrap().content.last(), Some(&Block::Text("again".into())));
+}
+
+#[tokio::test]
+async fn a_question_waits_for_days_and_the_call_runs_once() {
+    let model =
+        Scripted::new([Reply::call("ask", "{}").and_call("read", r#"{"n":2}"#), Reply::text("thanks")]);
+    let world = World::new(model);
+    let (driver, _) = world.run(RunLimits::default()).await;
+    let waiting = driver.machine().questions();
+    assert_eq!(waiting[0].1.text, "first?");
+    drop(driver);
+    // Another process, later.
+    let mut driver = world.open().await;
+    let answer = |text: &str| Answer { text: text.into() };
+    driver.answer(waiting[0].0, answer("yes")).await.unwrap();
+    let Progress::Waiting(asks) = finish(&mut driver).await else { panic!("the second question waits") };
+    drop(driver);
+    let mut driver = world.open().await;
+    assert!(driver.answer(waiting[0].0, answer("again")).await.is_err(), "a question is answered once");
+    driver.answer(asks[0], answer("no")).await.unwrap();
+    assert_eq!(finish(&mut driver).await, Progress::Done);
+    assert_eq!(newest_results(world.model.requests().last().unwrap()), ["yes and no", "read 2"]);
+    assert!(world.effects.take().values().all(|n| *n == 1));
+}
+
+#[tokio::test]
+async fn a_new_message_closes_what_waits() {
+    let model = Scripted::new([Reply::call("ask", "{}"), Reply::text("fine")]);
+    let world = World::new(model);
+    let (mut driver, _) = world.run(RunLimits::default()).await;
+    driver.begin(spec("never mind", RunLimits::default())).await.unwrap();
+    assert_eq!(finish(&mut driver).await, Progress::Done);
+    let request = world.model.requests().pop().unwrap();
+    assert_eq!(newest_results(&request), ["Not run: the user went on with a new message."]);
+    assert_eq!(status(driver.machine().run().unwrap()), RunStatus::Success);
+}
+
+#[tokio::test]
+async fn a_replayed_log_gives_the_durable_events() {
+    let script = [
+        Reply::text("look").and_call("read", r#"{"n":1}"#).and_call("nope", "{}").and_call("read", "{"),
+        Reply::text("all done"),
+    ];
+    let world = World::new(Scripted::new(script));
+    let (driver, events) = world.run(RunLimits::default()).await;
+    let durable: Vec<_> = events.iter().filter(|e| e.seq.is_some()).cloned().collect();
+    let records = world.host.store.read(driver.id(), Seq(0), usize::MAX).await.unwrap();
+    assert_eq!(replay(&session(), &records), durable);
+    let text: String = events
+        .iter()
+        .filter_map(|e| match &e.event {
+            AgentEvent::BlockDelta(d) if d.kind == DeltaKind::Text => Some(d.text.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(text, "lookall done");
+}
+
+#[tokio::test]
+async fn h_ses_07_a_reader_that_leaves_changes_nothing() {
+    let script = || Scripted::new([Reply::call("read", r#"{"n":1}"#), Reply::text("done")]);
+    let entries = async |leaves: bool| {
+        let world = World::new(script());
+        let mut driver = world.open().await;
+        let (sink, stream) = EventSink::live();
+        driver.set_sink(sink.clone());
+        let kept = if leaves { None } else { Some(stream) };
+        driver.begin(spec("go", RunLimits::default())).await.unwrap();
+        finish(&mut driver).await;
+        sink.finish();
+        if let Some(stream) = kept {
+            assert!(!collect(stream).await.is_empty());
+        }
+        let records = world.host.store.read(driver.id(), Seq(0), usize::MAX).await.unwrap();
+        records.len()
+    };
+    assert_eq!(entries(true).await, entries(false).await);
+}
+
+#[tokio::test]
+async fn vendor_ids_are_made_legal_and_unique() {
+    // The scripted model gives no ids at all; two turns with two calls each need four different ones.
+    let two = || Reply::call("read", "{}").and_call("read", "{}");
+    let world = World::new(Scripted::new([two(), two(), Reply::text("x")]));
+    let (driver, _) = world.run(RunLimits::default()).await;
+    assert_eq!(status(driver.machine().run().unwrap()), RunStatus::Success);
+    let records = world.host.store.read(driver.id(), Seq(0), usize::MAX).await.unwrap();
+    let ids: Vec<String> = records
+        .iter()
+        .filter_map(|r| if let SessionEntry::ModelDone(d) = &r.entry { Some(d) } else { None })
+        .flat_map(|d| d.message.tool_uses().map(|u| u.id.as_str().to_owned()))
+        .collect();
+    assert_eq!(ids, ["call_0_0", "call_0_1", "call_1_0", "call_1_1"]);
+}
+
+#[tokio::test]
+async fn an_empty_prompt_is_refused() {
+    let world = World::new(Scripted::new([]));
+    let mut driver = world.open().await;
+    let error = driver.begin(spec(" \n", RunLimits::default())).await.unwrap_err();
+    assert_eq!(error.to_string(), "the prompt is empty");
+}

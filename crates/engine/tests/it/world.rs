@@ -1,0 +1,190 @@
+//! A small world to run agents in: toy tools that count what they do, a memory store, a scripted model.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use open_agent_engine::{
+    Budget, Driver, Envelope, EventSink, EventStream, FixedSection, Host, Progress, RunSpec, SystemClock,
+};
+use open_agent_model::scripted::Scripted;
+use open_agent_model::{
+    Block, CallId, Catalogue, Change, PermissionMode, Question, RawJson, RequestOptions, SessionId, Slot,
+};
+use open_agent_policy::{Gate, Policy};
+use open_agent_session::{MemoryStore, Owner, RunLimits, SessionStore};
+use open_agent_tool::{
+    Absent, DynTool, Ports, ToolError, ToolOutput, ToolSet, ToolSource, read_only_tool_fn, tool_fn,
+};
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+pub(crate) struct Input {
+    #[serde(default)]
+    pub n: u32,
+}
+
+/// How often each call took effect.
+#[derive(Clone, Default)]
+pub(crate) struct Effects(pub Arc<Mutex<HashMap<CallId, u32>>>);
+
+impl Effects {
+    fn add(&self, call: CallId) {
+        *self.0.lock().unwrap().entry(call).or_default() += 1;
+    }
+
+    pub(crate) fn take(&self) -> HashMap<CallId, u32> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+/// `read` and `write` yield a few times, so that calls overlap and can be killed half way.
+pub(crate) fn toy_tools(effects: &Effects) -> Vec<Arc<dyn DynTool>> {
+    let reads = effects.clone();
+    let read = read_only_tool_fn("read", "Reads.", move |input: Input, cx| {
+        let effects = reads.clone();
+        async move {
+            for _ in 0..input.n % 4 {
+                tokio::task::yield_now().await;
+            }
+            effects.add(cx.call());
+            Ok(format!("read {}", input.n))
+        }
+    });
+    let writes = effects.clone();
+    let write = tool_fn("write", "Writes.", move |input: Input, cx| {
+        let effects = writes.clone();
+        async move {
+            tokio::task::yield_now().await;
+            effects.add(cx.call());
+            tokio::task::yield_now().await;
+            let sum = cx.state::<u32>("sum").unwrap_or_default() + input.n;
+            let value = RawJson::of(&sum)?;
+            Ok(ToolOutput::text(format!("sum {sum}"))
+                .with_change(Change::Put { slot: Slot("sum".into()), value }))
+        }
+    });
+    let asks = effects.clone();
+    let ask = tool_fn("ask", "Asks twice.", move |_: Input, cx| {
+        let effects = asks.clone();
+        async move {
+            let question = |text: &str| Question { text: text.into(), options: vec![] };
+            let first = cx.ask(question("first?")).await?;
+            tokio::task::yield_now().await;
+            let second = cx.ask(question("second?")).await?;
+            effects.add(cx.call());
+            Ok(format!("{} and {}", first.text, second.text))
+        }
+    });
+    let fail = tool_fn("fail", "Fails.", |_: Input, _| async { Err::<String, _>(ToolError::new("no luck")) });
+    let panic = tool_fn("panic", "Panics.", |input: Input, _| async move {
+        assert!(input.n == u32::MAX, "boom {}", input.n);
+        Ok("")
+    });
+    let forever = tool_fn("forever", "Never ends.", |_: Input, cx| async move {
+        cx.progress("waiting");
+        cx.cancel().cancelled().await;
+        Err::<String, _>(ToolError::new("stopped in time"))
+    });
+    vec![read, write, ask, fail, panic, forever]
+}
+
+pub(crate) struct World {
+    pub host: Arc<Host>,
+    pub model: Scripted,
+    pub effects: Effects,
+}
+
+pub(crate) struct Options {
+    pub store: Arc<dyn SessionStore>,
+    pub policy: Policy,
+    pub budget: Budget,
+    pub extra: Vec<Arc<dyn ToolSource>>,
+    pub request: RequestOptions,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            store: Arc::new(MemoryStore::new()),
+            policy: Policy { mode: PermissionMode::BypassPermissions, ..Policy::default() },
+            budget: Budget::new(None),
+            extra: Vec::new(),
+            request: RequestOptions::default(),
+        }
+    }
+}
+
+impl World {
+    pub(crate) fn new(model: Scripted) -> Self {
+        Self::with(model, Options::default())
+    }
+
+    pub(crate) fn with(model: Scripted, options: Options) -> Self {
+        let effects = Effects::default();
+        let mut tools: Vec<Arc<dyn ToolSource>> = vec![Arc::new(Arc::new(ToolSet::new(toy_tools(&effects))))];
+        tools.extend(options.extra);
+        let host = Host {
+            provider: Arc::new(model.clone()),
+            store: options.store,
+            tools,
+            gate: Gate::new(options.policy),
+            ports: Ports { files: Arc::new(Absent), runner: Arc::new(Absent), clock: Arc::new(SystemClock) },
+            sections: vec![Arc::new(FixedSection::custom("Be a test."))],
+            catalogue: Catalogue::default(),
+            budget: options.budget,
+            owner: Owner("test".into()),
+            request: options.request,
+        };
+        Self { host: Arc::new(host), model, effects }
+    }
+
+    pub(crate) async fn open(&self) -> Driver {
+        Driver::open(Arc::clone(&self.host), session(), EventSink::none()).await.unwrap()
+    }
+
+    /// Runs a prompt to its end and gives the driver and all events.
+    pub(crate) async fn run(&self, limits: RunLimits) -> (Driver, Vec<Envelope>) {
+        let mut driver = self.open().await;
+        let (sink, stream) = EventSink::live();
+        driver.set_sink(sink.clone());
+        driver.begin(spec("go", limits)).await.unwrap();
+        finish(&mut driver).await;
+        sink.finish();
+        (driver, collect(stream).await)
+    }
+}
+
+pub(crate) fn session() -> SessionId {
+    SessionId::new("s").unwrap()
+}
+
+pub(crate) fn spec(prompt: &str, limits: RunLimits) -> RunSpec {
+    RunSpec {
+        prompt: vec![Block::Text(prompt.into())],
+        model: "claude-sonnet-4-6".into(),
+        root: "/project".into(),
+        limits,
+    }
+}
+
+pub(crate) async fn finish(driver: &mut Driver) -> Progress {
+    loop {
+        match driver.advance().await.unwrap() {
+            Progress::Stepped => {}
+            other => return other,
+        }
+    }
+}
+
+pub(crate) async fn collect(mut stream: EventStream) -> Vec<Envelope> {
+    let mut all = Vec::new();
+    while let Some(event) = std::future::poll_fn(|cx| {
+        use futures_core::Stream;
+        Pin::new(&mut stream).poll_next(cx)
+    })
+    .await
+    {
+        all.push(event);
+    }
+    all
+}

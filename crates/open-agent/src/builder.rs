@@ -1,0 +1,305 @@
+//! From options and objects to an agent. Owns the order in which code, environment and defaults count, and the wiring;
+//! does no IO before the first prompt.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use open_agent_engine::{Budget, FixedSection, Host, SectionSource, Surroundings, SystemClock};
+use open_agent_model::{
+    Catalogue, Cost, Effort, Env, ModelInfo, PermissionMode, Provider, RequestOptions, SessionId,
+};
+use open_agent_policy::{Gate, Policy};
+use open_agent_session::{JsonlStore, MemoryStore, Owner, SessionStore};
+use open_agent_tool::{Clock, DynTool, Ports, ToolSet, ToolSource};
+
+use crate::provider::{self, Choice};
+use crate::{Agent, AgentOptions, ConfigError};
+
+/// Describes an agent. Clone it to make many that share provider and tools.
+#[derive(Clone)]
+pub struct AgentBuilder {
+    options: AgentOptions,
+    env: Env,
+    catalogue: Catalogue,
+    provider: Option<Arc<dyn Provider>>,
+    store: Option<Arc<dyn SessionStore>>,
+    custom_tools: Vec<Arc<dyn DynTool>>,
+    sources: Vec<Arc<dyn ToolSource>>,
+}
+
+/// Everything that an agent is made of, checked.
+pub(crate) struct Wiring {
+    pub options: AgentOptions,
+    pub session_id: SessionId,
+    pub model: Arc<str>,
+    env: Env,
+    catalogue: Catalogue,
+    provider: Arc<dyn Provider>,
+    store: Option<Arc<dyn SessionStore>>,
+    tools: Vec<Arc<dyn ToolSource>>,
+}
+
+impl AgentBuilder {
+    /// Keys, addresses and the model's name come from the process's environment, where the options say nothing.
+    #[must_use]
+    pub fn from_environment() -> Self {
+        Self::with_env(Env::from_process())
+    }
+
+    /// As [`AgentBuilder::from_environment`], with an environment of your own.
+    #[must_use]
+    pub fn with_env(env: Env) -> Self {
+        Self {
+            options: AgentOptions::default(),
+            env,
+            catalogue: Catalogue::default(),
+            provider: None,
+            store: None,
+            custom_tools: Vec::new(),
+            sources: Vec::new(),
+        }
+    }
+
+    /// Replaces all options.
+    #[must_use]
+    pub fn options(mut self, options: AgentOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Changes options in place.
+    #[must_use]
+    pub fn configure(mut self, change: impl FnOnce(&mut AgentOptions)) -> Self {
+        change(&mut self.options);
+        self
+    }
+
+    /// The model, or a short name for one.
+    #[must_use]
+    pub fn model(self, name: impl Into<String>) -> Self {
+        self.configure(|o| o.model = Some(name.into()))
+    }
+
+    /// Instructions instead of the default ones.
+    #[must_use]
+    pub fn system_prompt(self, text: impl Into<String>) -> Self {
+        self.configure(|o| o.system_prompt = Some(text.into()))
+    }
+
+    /// The project's folder.
+    #[must_use]
+    pub fn cwd(self, folder: impl Into<PathBuf>) -> Self {
+        self.configure(|o| o.cwd = Some(folder.into()))
+    }
+
+    /// The most answers of a run.
+    #[must_use]
+    pub fn max_turns(self, turns: u32) -> Self {
+        self.configure(|o| o.max_turns = Some(turns))
+    }
+
+    /// The most that all runs of the agent may cost.
+    #[must_use]
+    pub fn max_budget_usd(self, limit: Cost) -> Self {
+        self.configure(|o| o.max_budget_usd = Some(limit))
+    }
+
+    /// How much work the model puts into an answer.
+    #[must_use]
+    pub fn effort(self, effort: Effort) -> Self {
+        self.configure(|o| o.effort = Some(effort))
+    }
+
+    /// How calls are ruled that nothing else speaks of.
+    #[must_use]
+    pub fn permission_mode(self, mode: PermissionMode) -> Self {
+        self.configure(|o| o.permission_mode = mode)
+    }
+
+    /// Lets a tool run without being asked about.
+    #[must_use]
+    pub fn allow_tool(self, name: impl Into<String>) -> Self {
+        self.configure(|o| o.allowed_tools.push(name.into()))
+    }
+
+    /// Restricts the agent to these of its tools; an empty list leaves none.
+    #[must_use]
+    pub fn tools<I: IntoIterator<Item = S>, S: Into<String>>(self, names: I) -> Self {
+        let names = names.into_iter().map(Into::into).collect();
+        self.configure(|o| o.tools = Some(names))
+    }
+
+    /// Takes these tools away.
+    #[must_use]
+    pub fn without_tools<I: IntoIterator<Item = S>, S: Into<String>>(self, names: I) -> Self {
+        self.configure(|o| o.disallowed_tools.extend(names.into_iter().map(Into::into)))
+    }
+
+    /// Adds a tool of your own; it replaces one of the same name.
+    #[must_use]
+    pub fn tool(mut self, tool: Arc<dyn DynTool>) -> Self {
+        self.custom_tools.push(tool);
+        self
+    }
+
+    /// Adds a source of tools that may change while the agent lives.
+    #[must_use]
+    pub fn tool_source(mut self, source: Arc<dyn ToolSource>) -> Self {
+        self.sources.push(source);
+        self
+    }
+
+    /// Answers requests with this provider; key, address and provider options are not used then.
+    #[must_use]
+    pub fn provider(mut self, provider: impl Provider + 'static) -> Self {
+        self.provider = Some(Arc::new(provider));
+        self
+    }
+
+    /// Keeps the session there.
+    #[must_use]
+    pub fn session_store(mut self, store: impl SessionStore + 'static) -> Self {
+        self.store = Some(Arc::new(store));
+        self
+    }
+
+    /// Adds a model to the catalogue, or replaces what is known about it: its price, for example.
+    #[must_use]
+    pub fn register_model(mut self, info: ModelInfo) -> Self {
+        self.catalogue.register_model(info);
+        self
+    }
+
+    /// Checks everything that can be checked without IO and makes the agent.
+    pub fn build(self) -> Result<Agent, ConfigError> {
+        self.options.check()?;
+        let (model, provider) = match self.provider {
+            Some(provider) => {
+                let model = provider::model_name(&self.options, &self.env, &self.catalogue);
+                (model.into(), provider)
+            }
+            None => {
+                let Choice { model, provider } = provider::choose(&self.options, &self.env, &self.catalogue)?;
+                (model, provider)
+            }
+        };
+        let model: Arc<str> = model;
+        let price = self.catalogue.find(&model).and_then(|m| m.price);
+        if self.options.max_budget_usd.is_some() && price.is_none() {
+            return Err(ConfigError::NoPrice { model: model.to_string() });
+        }
+        let all = ToolSet::new(open_agent_builtins::core_tools().into_iter().chain(self.custom_tools));
+        let mut tools: Vec<Arc<dyn ToolSource>> = vec![Arc::new(Arc::new(restrict(&all, &self.options)?))];
+        tools.extend(self.sources);
+        let session_id = self.options.session_id.clone();
+        let session_id = session_id.unwrap_or_else(|| SessionId::from_number(SystemClock.new_id()));
+        Ok(Agent::new(Wiring {
+            options: self.options,
+            session_id,
+            model,
+            env: self.env,
+            catalogue: self.catalogue,
+            provider,
+            store: self.store,
+            tools,
+        }))
+    }
+}
+
+/// The allow list first, then the deny list, which wins. A name that means nothing is an error: a typing mistake in a deny
+/// list would leave the tool in.
+fn restrict(all: &ToolSet, options: &AgentOptions) -> Result<ToolSet, ConfigError> {
+    let lists =
+        [options.tools.as_deref().unwrap_or_default(), &options.disallowed_tools, &options.allowed_tools];
+    if let Some(name) = lists.into_iter().flatten().find(|name| all.get(name).is_none()) {
+        let known: Vec<&str> = all.iter().map(|t| t.spec().name.as_str()).collect();
+        return Err(ConfigError::NoTool { name: name.clone(), known: known.join(", ") });
+    }
+    let listed = |name: &String| options.tools.as_ref().is_none_or(|list| list.contains(name));
+    let kept = all.iter().filter(|t| {
+        let name = &t.spec().name;
+        listed(name) && !options.disallowed_tools.contains(name)
+    });
+    Ok(ToolSet::new(kept.cloned()))
+}
+
+impl Wiring {
+    /// The project's folder, as a real path.
+    pub(crate) fn root(&self) -> Result<PathBuf, ConfigError> {
+        let path = match &self.options.cwd {
+            Some(path) => path.clone(),
+            None => PathBuf::from("."),
+        };
+        let real = path.canonicalize().and_then(|real| {
+            let is_folder = real.is_dir();
+            is_folder.then_some(real).ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotADirectory))
+        });
+        real.map_err(|source| ConfigError::Cwd { path, source })
+    }
+
+    pub(crate) fn host(&self) -> Result<Host, ConfigError> {
+        let root = self.root()?;
+        let home: Option<PathBuf> = self.env.get("HOME").map(PathBuf::from);
+        let sessions = match (&self.options.sessions_dir, &home) {
+            (Some(dir), _) => Some(dir.clone()),
+            (None, Some(home)) => Some(home.join(".open-agent-sdk").join("sessions")),
+            (None, None) => None,
+        };
+        let store: Arc<dyn SessionStore> = match &self.store {
+            Some(store) => Arc::clone(store),
+            None if !self.options.persist_session => Arc::new(MemoryStore::new()),
+            None => Arc::new(JsonlStore::new(sessions.clone().ok_or(ConfigError::NoHome)?)),
+        };
+        let scratch = match sessions.filter(|_| self.options.persist_session) {
+            Some(sessions) => sessions.join(self.session_id.as_str()).join("scratch"),
+            None => std::env::temp_dir().join("open-agent").join(self.session_id.as_str()),
+        };
+        let policy = Policy {
+            mode: self.options.permission_mode,
+            allowed_tools: self.options.allowed_tools.iter().cloned().collect(),
+            roots: vec![root.clone(), scratch.clone()],
+        };
+        let ports = Ports {
+            files: Arc::new(open_agent_tool::Absent),
+            runner: Arc::new(open_agent_tool::Absent),
+            clock: Arc::new(SystemClock),
+        };
+        Ok(Host {
+            provider: Arc::clone(&self.provider),
+            store,
+            tools: self.tools.clone(),
+            gate: Gate::new(policy),
+            ports,
+            sections: self.sections(root),
+            catalogue: self.catalogue.clone(),
+            budget: Budget::new(self.options.max_budget_usd),
+            owner: Owner(format!("process {}", std::process::id())),
+            request: self.request(),
+        })
+    }
+
+    fn sections(&self, root: PathBuf) -> Vec<Arc<dyn SectionSource>> {
+        let first = match &self.options.system_prompt {
+            Some(text) => FixedSection::custom(text),
+            None => FixedSection::default_prompt(),
+        };
+        let mut sections: Vec<Arc<dyn SectionSource>> = vec![Arc::new(first)];
+        if let Some(text) = &self.options.append_system_prompt {
+            sections.push(Arc::new(FixedSection::appended(text)));
+        }
+        sections.push(Arc::new(Surroundings { root, platform: std::env::consts::OS.to_owned() }));
+        sections
+    }
+
+    fn request(&self) -> RequestOptions {
+        let defaults = RequestOptions::default();
+        let most = self.catalogue.find(&self.model).and_then(|m| m.max_output_tokens);
+        RequestOptions {
+            max_tokens: self.options.max_tokens.unwrap_or(defaults.max_tokens).min(most.unwrap_or(u64::MAX)),
+            temperature: self.options.temperature,
+            thinking: self.options.thinking,
+            effort: self.options.effort,
+            ..defaults
+        }
+    }
+}

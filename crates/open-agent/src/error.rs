@@ -1,0 +1,82 @@
+//! Why an agent cannot be made, or a prompt not be answered at all. What a model or a tool does wrong is in the result.
+
+use std::path::PathBuf;
+
+use open_agent_engine::EngineError;
+use open_agent_http::HttpError;
+use open_agent_model::ProviderError;
+
+/// The options make no agent.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The model's name is empty.
+    #[error("the model name is empty: give one with `--model NAME` or `.model(\"NAME\")`")]
+    EmptyModel,
+    /// An option that has to be above 0 is not.
+    #[error("{option} is 0: it has to be above 0, or be left out")]
+    NotPositive {
+        /// Which.
+        option: &'static str,
+    },
+    /// There is a key for one vendor, and the default model is another's.
+    #[error(
+        "there is only {found}, and the default model {model} is not that vendor's: give a model with `--model NAME`"
+    )]
+    NoModelForKey {
+        /// The variable that is set.
+        found: &'static str,
+        /// The default model.
+        model: String,
+    },
+    /// A limit on spending is of no use without a price.
+    #[error(
+        "max_budget_usd needs the price of {model}, which is not known: register it with `register_model`, or leave the budget out"
+    )]
+    NoPrice {
+        /// The model.
+        model: String,
+    },
+    /// A list names a tool that does not exist.
+    #[error("there is no tool {name:?}: there are {known}")]
+    NoTool {
+        /// The name.
+        name: String,
+        /// The tools there are.
+        known: String,
+    },
+    /// The project's folder cannot be used.
+    #[error("the working folder {path} cannot be used: {source}", path = .path.display())]
+    Cwd {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// No place for sessions is known.
+    #[error(
+        "there is no HOME to keep sessions in: set HOME, give `sessions_dir`, or do not persist the session"
+    )]
+    NoHome,
+    /// The provider cannot be used as configured.
+    #[error("{0}")]
+    Provider(ProviderError),
+    /// The HTTP client cannot be made.
+    #[error("{0}")]
+    Http(#[from] HttpError),
+}
+
+/// A prompt could not be answered at all.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AgentError {
+    /// The options make no agent.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The session cannot go on.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The run's task ended without a result.
+    #[error("the run ended without a result")]
+    Lost,
+}

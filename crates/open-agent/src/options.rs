@@ -1,0 +1,111 @@
+//! What an agent can be told. Owns the options, their defaults and their check; wires nothing.
+
+use std::path::PathBuf;
+
+use open_agent_model::{Cost, Effort, PermissionMode, Secret, SessionId, ThinkingMode};
+use open_agent_session::ToolScheduling;
+use serde::{Deserialize, Serialize};
+
+use crate::ConfigError;
+
+/// An agent's options. Every one has a default.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct AgentOptions {
+    /// The model, or a short name for one. Default: `CODEANY_MODEL`, else `claude-sonnet-4-6`.
+    pub model: Option<String>,
+    /// The provider's or profile's name. Default: chosen by the model's name.
+    pub provider: Option<String>,
+    /// Where the provider is reached. Default: the environment's, else the vendor's own.
+    pub base_url: Option<String>,
+    /// The key. Default: the environment's. Never written to settings.
+    #[serde(skip)]
+    pub api_key: Option<Secret>,
+    /// Instructions instead of the default ones.
+    pub system_prompt: Option<String>,
+    /// Instructions after the others.
+    pub append_system_prompt: Option<String>,
+    /// The most output tokens of an answer. Default: 16,384, or what the model can.
+    pub max_tokens: Option<u64>,
+    /// Sampling temperature.
+    pub temperature: Option<f64>,
+    /// Whether the model thinks before it answers.
+    pub thinking: Option<ThinkingMode>,
+    /// How much work it puts into an answer.
+    pub effort: Option<Effort>,
+    /// The most answers of a run; `None` = no limit.
+    pub max_turns: Option<u32>,
+    /// The most requests of a run.
+    pub max_model_calls: u32,
+    /// The most that all runs of the agent may cost.
+    pub max_budget_usd: Option<Cost>,
+    /// Tools by name, of those there are; `None` = all.
+    pub tools: Option<Vec<String>>,
+    /// Tools that are taken away, by name.
+    pub disallowed_tools: Vec<String>,
+    /// Tools that run without being asked about, by name.
+    pub allowed_tools: Vec<String>,
+    /// How calls are ruled that nothing else speaks of.
+    pub permission_mode: PermissionMode,
+    /// In which order calls of one answer run.
+    pub tool_scheduling: ToolScheduling,
+    /// The project's folder. Default: the process's.
+    pub cwd: Option<PathBuf>,
+    /// The session. Default: a new one.
+    pub session_id: Option<SessionId>,
+    /// Where sessions are kept. Default: `~/.open-agent-sdk/sessions`.
+    pub sessions_dir: Option<PathBuf>,
+    /// Whether the session is kept on disk.
+    pub persist_session: bool,
+}
+
+impl Default for AgentOptions {
+    fn default() -> Self {
+        Self {
+            model: None,
+            provider: None,
+            base_url: None,
+            api_key: None,
+            system_prompt: None,
+            append_system_prompt: None,
+            max_tokens: None,
+            temperature: None,
+            thinking: None,
+            effort: None,
+            max_turns: Some(10),
+            max_model_calls: 500,
+            max_budget_usd: None,
+            tools: None,
+            disallowed_tools: Vec::new(),
+            allowed_tools: Vec::new(),
+            permission_mode: PermissionMode::Default,
+            tool_scheduling: ToolScheduling::Ordered,
+            cwd: None,
+            session_id: None,
+            sessions_dir: None,
+            persist_session: true,
+        }
+    }
+}
+
+impl AgentOptions {
+    /// Whether they make sense, as far as that can be said without looking anywhere.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let empty = |text: &Option<String>| text.as_ref().is_some_and(|t| t.trim().is_empty());
+        if empty(&self.model) {
+            return Err(ConfigError::EmptyModel);
+        }
+        let positive = [
+            ("max_turns", self.max_turns == Some(0)),
+            ("max_model_calls", self.max_model_calls == 0),
+            ("max_budget_usd", self.max_budget_usd == Some(Cost(0))),
+            ("max_tokens", self.max_tokens == Some(0)),
+            ("thinking", self.thinking == Some(ThinkingMode::Enabled { budget_tokens: 0 })),
+        ];
+        match positive.iter().find(|(_, is_zero)| *is_zero) {
+            Some((option, _)) => Err(ConfigError::NotPositive { option }),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What a prompt comes to.
+
+use std::sync::Arc;
+
+use open_agent_engine::{Driver, RunFold};
+use open_agent_model::{AskId, Cost, Message, Question, RunId, RunStatus, SessionId, StopReason, Usage};
+
+/// The result of a run.
+#[derive(Clone, Debug)]
+pub struct QueryResult {
+    /// The text of the last answer, or of what came of it.
+    pub text: String,
+    /// How the run ended.
+    pub status: RunStatus,
+    /// Why the model stopped last.
+    pub stop_reason: Option<StopReason>,
+    /// What went wrong, for people.
+    pub errors: Vec<String>,
+    /// The conversation since the prompt.
+    pub messages: Vec<Arc<Message>>,
+    /// Model answers.
+    pub turns: u32,
+    /// Model requests, failed ones too.
+    pub model_calls: u32,
+    /// Tokens of all requests.
+    pub usage: Usage,
+    /// Cost of all requests; `None` if a price is not known.
+    pub cost: Option<Cost>,
+    /// The same for each model.
+    pub cost_by_model: Vec<ModelCost>,
+    /// Milliseconds from the prompt to the end.
+    pub duration_ms: u64,
+    /// Milliseconds of all requests.
+    pub duration_api_ms: u64,
+    /// The session.
+    pub session_id: SessionId,
+    /// The run.
+    pub run_id: Option<RunId>,
+    /// Questions that wait for an answer.
+    pub questions: Vec<(AskId, Question)>,
+}
+
+/// What a run used of one model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelCost {
+    /// The model.
+    pub model: Arc<str>,
+    /// Tokens.
+    pub usage: Usage,
+    /// Cost; `None` = the price is not known.
+    pub cost: Option<Cost>,
+    /// Requests.
+    pub requests: u32,
+}
+
+impl QueryResult {
+    /// Whether the run did what it was asked.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        self.status.is_success()
+    }
+
+    /// Whether it was interrupted.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.status == RunStatus::Cancelled
+    }
+
+    /// The result of the driver's run; `before` is the length of the conversation before it.
+    pub(crate) fn of(driver: &Driver, before: usize) -> Self {
+        let machine = driver.machine();
+        let run = machine.run();
+        let questions = machine.questions();
+        let ended = run.and_then(|r| r.ended.clone());
+        let status = match (&ended, questions.is_empty()) {
+            (Some(ended), _) => ended.status,
+            (None, false) => RunStatus::Waiting,
+            (None, true) => RunStatus::ErrorDuringExecution,
+        };
+        let messages = machine.transcript().messages();
+        Self {
+            text: run.map(|r| r.text.clone()).unwrap_or_default(),
+            status,
+            stop_reason: run.and_then(|r| r.stop.clone()),
+            errors: ended.map(|e| e.errors).unwrap_or_default(),
+            messages: messages.get(before..).unwrap_or_default().to_vec(),
+            turns: run.map_or(0, |r| r.turns),
+            model_calls: run.map_or(0, |r| r.model_calls),
+            usage: run.map(|r| r.usage).unwrap_or_default(),
+            cost: run.and_then(|r| r.cost),
+            cost_by_model: run.map(cost_by_model).unwrap_or_default(),
+            duration_ms: run.map_or(0, |r| u64::try_from(r.last_at.0 - r.at.0).unwrap_or_default()),
+            duration_api_ms: run.map_or(0, |r| r.api_ms),
+            session_id: driver.id().clone(),
+            run_id: run.map(RunFold::id),
+            questions,
+        }
+    }
+}
+
+fn cost_by_model(run: &RunFold) -> Vec<ModelCost> {
+    let cost = |(model, used): (&Arc<str>, &open_agent_engine::ModelUse)| ModelCost {
+        model: Arc::clone(model),
+        usage: used.usage,
+        cost: used.cost,
+        requests: used.requests,
+    };
+    run.by_model.iter().map(cost).collect()
+}

@@ -1,0 +1,72 @@
+//! Everything that a call has to pass before it runs, in one order: it is prepared, then ruled. Owns that order.
+
+use std::sync::Arc;
+
+use open_agent_model::{Access, Decision, Effect, Layer, RawJson, Ruling};
+use open_agent_tool::{DynTool, PreparedCall, ToolCx};
+
+use crate::{CallFacts, Policy, decide};
+
+/// Rules calls.
+#[derive(Clone, Debug, Default)]
+pub struct Gate {
+    policy: Policy,
+}
+
+/// What came of ruling a call.
+pub struct Verdict {
+    /// The call, if it may run.
+    pub call: Option<Box<dyn PreparedCall>>,
+    /// The input it was ruled with.
+    pub input: RawJson,
+    /// What it touches.
+    pub access: Vec<Access>,
+    /// Whether it may run twice.
+    pub effect: Effect,
+    /// What was decided.
+    pub ruling: Ruling,
+}
+
+impl Gate {
+    /// A gate with this policy.
+    #[must_use]
+    pub fn new(policy: Policy) -> Self {
+        Self { policy }
+    }
+
+    /// What it rules by.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Prepares a call and rules it.
+    pub async fn rule(&self, tool: Arc<dyn DynTool>, input: &RawJson, cx: &ToolCx) -> Verdict {
+        self.recheck(tool, input, cx)
+    }
+
+    /// Rules a call again that was ruled before a crash: by the rules alone, for hooks have had their say.
+    #[must_use]
+    pub fn recheck(&self, tool: Arc<dyn DynTool>, input: &RawJson, cx: &ToolCx) -> Verdict {
+        let name = tool.spec().name.clone();
+        let call = match tool.prepare(input, cx) {
+            Ok(call) => call,
+            Err(error) => return Verdict::impossible(input, error.text()),
+        };
+        let (access, effect) = (call.access().to_vec(), call.effect());
+        let facts = CallFacts { tool: &name, input, access: &access, effect, cwd: cx.cwd() };
+        let ruling = decide(&self.policy, &facts);
+        let call = (ruling.decision == Decision::Allow).then_some(call);
+        Verdict { call, input: input.clone(), access, effect, ruling }
+    }
+}
+
+impl Verdict {
+    /// A call that cannot run, whatever the policy says.
+    #[must_use]
+    pub fn impossible(input: &RawJson, reason: impl Into<String>) -> Self {
+        let ruling =
+            Ruling { decision: Decision::Deny, layer: Layer::Call, rule: None, reason: reason.into() };
+        Self { call: None, input: input.clone(), access: Vec::new(), effect: Effect::ReadOnly, ruling }
+    }
+}

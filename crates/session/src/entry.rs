@@ -1,0 +1,352 @@
+//! What a session's log is made of. Owns the entries, their stored form and its version; interprets nothing.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use open_agent_model::{
+    Access, Answer, AskId, CallId, Change, Cost, Effect, Message, PermissionMode, Prefix, ProviderErrorKind,
+    Question, RawJson, ResultBlock, Ruling, RunId, RunStatus, Seq, StopReason, Timestamp, Usage,
+};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+/// The version that records are written in.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// One record of a log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stored {
+    /// Its place.
+    pub seq: Seq,
+    /// When it was written.
+    pub at: Timestamp,
+    /// What happened.
+    pub entry: SessionEntry,
+}
+
+/// Something that happened in a session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum SessionEntry {
+    /// A process claimed the session. Calls in flight before it are lost.
+    Opened(Opened),
+    /// A message from outside the model.
+    User(UserMessage),
+    /// A run begins.
+    RunStarted(RunStarted),
+    /// From here on, requests begin with this.
+    Prefix(Arc<Prefix>),
+    /// The model answered.
+    ModelDone(ModelDone),
+    /// A request brought no whole answer.
+    ModelFailed(ModelFailed),
+    /// It was decided whether a call runs.
+    Ruled(Ruled),
+    /// A call put a question and waits.
+    Asked {
+        /// Which question.
+        ask: AskId,
+        /// What it says.
+        question: Question,
+    },
+    /// A question was answered.
+    Answered {
+        /// Which question.
+        ask: AskId,
+        /// What the answer is.
+        answer: Answer,
+    },
+    /// A call that must not run twice begins.
+    Started {
+        /// Which.
+        call: CallId,
+    },
+    /// A call has its result.
+    Done(Done),
+    /// The run is to stop.
+    Interrupted {},
+    /// A run is over.
+    RunEnded(RunEnded),
+    /// Written by a later version; kept as it is.
+    #[serde(skip)]
+    Unknown(RawJson),
+}
+
+/// See [`SessionEntry::Opened`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opened {
+    /// Grows with every claim; fences writers of earlier ones.
+    pub epoch: u64,
+    /// Who claims.
+    pub owner: Owner,
+}
+
+/// A process that works on sessions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Owner(pub String);
+
+/// See [`SessionEntry::User`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UserMessage {
+    /// The message.
+    pub message: Arc<Message>,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// Where a user message comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Origin {
+    /// A person, or whoever speaks for one.
+    Prompt,
+    /// The loop asks the model to go on after its answer was cut.
+    Continuation,
+}
+
+/// See [`SessionEntry::RunStarted`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunStarted {
+    /// Its name.
+    pub run: RunId,
+    /// The model it begins with.
+    pub model: Arc<str>,
+    /// The project's folder.
+    pub root: PathBuf,
+    /// The permission mode it begins with.
+    pub mode: PermissionMode,
+    /// Its limits.
+    pub limits: RunLimits,
+}
+
+/// Limits of a run, checked before each request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunLimits {
+    /// The most model answers; `None` = no limit.
+    pub max_turns: Option<u32>,
+    /// The most model requests, failed ones too.
+    pub max_model_calls: u32,
+    /// In which order calls of one answer run.
+    pub scheduling: ToolScheduling,
+}
+
+impl Default for RunLimits {
+    fn default() -> Self {
+        Self { max_turns: Some(10), max_model_calls: 500, scheduling: ToolScheduling::Ordered }
+    }
+}
+
+/// In which order calls of one answer run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolScheduling {
+    /// Reads run together, writes alone, and nothing moves across a write.
+    #[default]
+    Ordered,
+    /// All reads first, then the writes one by one.
+    ReadsFirst,
+}
+
+/// See [`SessionEntry::ModelDone`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ModelDone {
+    /// The answer.
+    pub message: Arc<Message>,
+    /// Why it ended.
+    pub stop: StopReason,
+    /// Its tokens.
+    pub usage: Usage,
+    /// Its cost; `None` = the price is not known.
+    pub cost: Option<Cost>,
+    /// Milliseconds from request to end.
+    pub api_ms: u64,
+    /// The vendor's id of the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vendor_id: Option<String>,
+}
+
+/// See [`SessionEntry::ModelFailed`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ModelFailed {
+    /// The model that was asked.
+    pub model: Arc<str>,
+    /// What went wrong; `None` = it was interrupted.
+    pub error: Option<Failure>,
+    /// The part of the answer that can be kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial: Option<Arc<Message>>,
+    /// Tokens that are known to be spent.
+    pub usage: Usage,
+    /// Their cost; `None` = the price is not known.
+    pub cost: Option<Cost>,
+    /// Milliseconds from request to failure.
+    pub api_ms: u64,
+}
+
+/// A provider's failure, as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// What kind.
+    pub kind: ProviderErrorKind,
+    /// One sentence for people.
+    pub message: String,
+    /// The HTTP status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// The vendor's id of the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+}
+
+/// See [`SessionEntry::Ruled`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ruled {
+    /// Which call.
+    pub call: CallId,
+    /// The input it runs with.
+    pub input: RawJson,
+    /// What it touches.
+    pub access: Vec<Access>,
+    /// Whether it may run twice.
+    pub effect: Effect,
+    /// What was decided.
+    pub ruling: Ruling,
+}
+
+/// See [`SessionEntry::Done`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Done {
+    /// Which call.
+    pub call: CallId,
+    /// Its answer for the model.
+    pub content: Vec<ResultBlock>,
+    /// Its answer for a user interface.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<RawJson>,
+    /// It failed.
+    pub is_error: bool,
+    /// What it changes in the session.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
+    /// Milliseconds it ran; 0 if it never did.
+    pub ms: u64,
+}
+
+impl Done {
+    /// The result of a call that failed without running.
+    #[must_use]
+    pub fn error(call: CallId, text: impl Into<String>) -> Self {
+        let content = vec![ResultBlock::text(text)];
+        Self { call, content, details: None, is_error: true, changes: Vec::new(), ms: 0 }
+    }
+}
+
+/// See [`SessionEntry::RunEnded`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunEnded {
+    /// How.
+    pub status: RunStatus,
+    /// Why the model stopped last.
+    pub stop: Option<StopReason>,
+    /// What went wrong, for people.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<String>,
+}
+
+/// The tags that this version knows; anything else is [`SessionEntry::Unknown`].
+const KNOWN: [&str; 13] = [
+    "opened",
+    "user",
+    "run_started",
+    "prefix",
+    "model_done",
+    "model_failed",
+    "ruled",
+    "asked",
+    "answered",
+    "started",
+    "done",
+    "interrupted",
+    "run_ended",
+];
+
+#[derive(Serialize)]
+struct LineOut<'a, E> {
+    v: u32,
+    seq: Seq,
+    at: Timestamp,
+    entry: &'a E,
+}
+
+#[derive(Deserialize)]
+struct LineIn<'a> {
+    seq: Seq,
+    at: Timestamp,
+    #[serde(borrow)]
+    entry: &'a RawValue,
+}
+
+impl Serialize for Stored {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        let (v, seq, at) = (FORMAT_VERSION, self.seq, self.at);
+        match &self.entry {
+            SessionEntry::Unknown(raw) => LineOut { v, seq, at, entry: raw }.serialize(s),
+            entry => LineOut { v, seq, at, entry }.serialize(s),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Stored {
+    /// From text only (a log line): the entry is read from the text it came in, so that raw JSON stays as written.
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let line = LineIn::deserialize(d)?;
+        let entry = match serde_json::from_str::<SessionEntry>(line.entry.get()) {
+            Ok(entry) => entry,
+            Err(_) if !is_known(line.entry.get()) => {
+                SessionEntry::Unknown(RawJson::parse(line.entry.get()).map_err(D::Error::custom)?)
+            }
+            Err(error) => return Err(D::Error::custom(error)),
+        };
+        Ok(Self { seq: line.seq, at: line.at, entry })
+    }
+}
+
+fn is_known(entry: &str) -> bool {
+    let tags = serde_json::from_str::<std::collections::BTreeMap<String, serde::de::IgnoredAny>>(entry);
+    tags.is_ok_and(|tags| tags.keys().any(|tag| KNOWN.contains(&tag.as_str())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_of_later_versions_are_kept_as_they_are() {
+        let line = r#"{"v":9,"seq":4,"at":5,"entry":{"telepathy":{"a": 1.0}}}"#;
+        let stored: Stored = serde_json::from_str(line).unwrap();
+        assert_eq!(
+            stored.entry,
+            SessionEntry::Unknown(RawJson::parse(r#"{"telepathy":{"a": 1.0}}"#).unwrap())
+        );
+        let again = serde_json::to_string(&stored).unwrap();
+        assert_eq!(again, line.replace("\"v\":9", "\"v\":1"));
+    }
+
+    #[test]
+    fn a_known_entry_that_is_damaged_is_an_error() {
+        let line = r#"{"v":1,"seq":4,"at":5,"entry":{"started":{"cull":1}}}"#;
+        assert!(serde_json::from_str::<Stored>(line).is_err());
+    }
+
+    #[test]
+    fn every_tag_is_known() {
+        let call = CallId { turn: 0, index: 0 };
+        let entry = serde_json::to_string(&SessionEntry::Started { call }).unwrap();
+        assert!(is_known(&entry), "{entry}");
+        assert!(is_known(&serde_json::to_string(&SessionEntry::Interrupted {}).unwrap()));
+    }
+}

@@ -1,0 +1,55 @@
+//! Starting other programs and finding the user's cache: the little that all tasks share.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+
+/// The cargo that started us, so that a chosen toolchain stays chosen.
+pub(crate) fn cargo(root: &Path) -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
+    command.current_dir(root).stdin(Stdio::null());
+    command
+}
+
+/// Runs to the end with our own output; says the command line first, since its output follows.
+pub(crate) fn show(command: &mut Command) -> Result<bool> {
+    println!("+ {}", line(command));
+    let status = command.status().with_context(|| format!("cannot start {}", line(command)))?;
+    Ok(status.success())
+}
+
+/// Runs to the end without showing output; a failure is an error that carries the end of it.
+pub(crate) fn quiet(command: &mut Command) -> Result<Vec<u8>> {
+    let out =
+        command.stdin(Stdio::null()).output().with_context(|| format!("cannot start {}", line(command)))?;
+    if !out.status.success() {
+        let both = [out.stdout.as_slice(), out.stderr.as_slice()].concat();
+        let text = String::from_utf8_lossy(&both);
+        let lines: Vec<&str> = text.lines().collect();
+        let tail = lines[lines.len().saturating_sub(20)..].join("\n  ");
+        bail!("{} ended with {}:\n  {tail}", line(command), out.status);
+    }
+    Ok(out.stdout)
+}
+
+/// `~/.cache/open-agent`, or what the platform's variable says.
+pub(crate) fn cache() -> Result<PathBuf> {
+    let base = match env::var_os("XDG_CACHE_HOME").filter(|dir| Path::new(dir).is_absolute()) {
+        Some(dir) => PathBuf::from(dir),
+        None => PathBuf::from(env::var_os("HOME").context("HOME is not set")?).join(".cache"),
+    };
+    Ok(base.join("open-agent"))
+}
+
+fn line(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
+    let mut text = program.to_string_lossy().into_owned();
+    for arg in command.get_args() {
+        text.push(' ');
+        text.push_str(&arg.to_string_lossy());
+    }
+    text
+}
