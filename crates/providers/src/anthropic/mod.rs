@@ -15,7 +15,7 @@ use crate::endpoint::{Endpoint, read};
 use crate::wire::Num;
 use crate::{ENCODED_LIMIT, ProviderConfig};
 
-pub(crate) use request::NOTHING_VISIBLE;
+pub(crate) use request::{NOTHING_VISIBLE, plain_text};
 
 /// A server that speaks the Messages API.
 pub struct AnthropicProvider {

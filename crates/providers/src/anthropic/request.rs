@@ -328,12 +328,19 @@ fn wire_source(source: &Source) -> Option<WireSource<'_>> {
 
 /// Plain text goes out as such: in base64 only PDF is taken.
 fn document_source(source: &Source) -> Option<WireSource<'_>> {
-    if let Source::Inline { media_type, data } = source
-        && media_type.starts_with("text/")
-        && let Ok(bytes) = STANDARD.decode(data.as_bytes())
-    {
-        let data = String::from_utf8_lossy(&bytes).into_owned();
-        return Some(WireSource::Text { media_type: "text/plain", data });
+    match plain_text(source) {
+        Some(data) => Some(WireSource::Text { media_type: "text/plain", data }),
+        None => wire_source(source),
     }
-    wire_source(source)
+}
+
+/// The text of a document that is nothing but text.
+pub(crate) fn plain_text(source: &Source) -> Option<String> {
+    match source {
+        Source::Inline { media_type, data } if media_type.starts_with("text/") => {
+            let bytes = STANDARD.decode(data.as_bytes()).ok()?;
+            Some(String::from_utf8_lossy(&bytes).into_owned())
+        }
+        _ => None,
+    }
 }

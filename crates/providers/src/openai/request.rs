@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::ser::{SerializeMap as _, Serializer};
 
 use super::thinking::Wishes;
-use crate::anthropic::NOTHING_VISIBLE;
+use crate::anthropic::{NOTHING_VISIBLE, plain_text};
 use crate::cache::EncodeCache;
 use crate::{Profile, ReasoningBack};
 
@@ -368,6 +368,10 @@ fn image<'a>(source: &Source) -> Option<Part<'a>> {
 
 fn document<'a>(source: &'a Source, title: Option<&'a str>, profile: &Profile) -> Part<'a> {
     let filename = title.unwrap_or("document.pdf");
+    if let Some(text) = plain_text(source) {
+        let text = title.map_or(text.clone(), |title| format!("{title}\n{text}"));
+        return Part::Text { text };
+    }
     match data_url(source) {
         Some(file_data) if profile.documents => Part::File { file: File { filename, file_data } },
         _ => {
