@@ -9,6 +9,7 @@ use open_agent_model::{
     Catalogue, Cost, Effort, Env, ModelInfo, PermissionMode, Provider, RequestOptions, SessionId,
 };
 use open_agent_policy::{Gate, Policy};
+use open_agent_sandbox::{PlainFiles, PlainRunner, REMOVED_VARIABLES};
 use open_agent_session::{JsonlStore, MemoryStore, Owner, SessionStore};
 use open_agent_tool::{Clock, DynTool, Ports, ToolSet, ToolSource};
 
@@ -260,8 +261,8 @@ impl Wiring {
             roots: vec![root.clone(), scratch.clone()],
         };
         let ports = Ports {
-            files: Arc::new(open_agent_tool::Absent),
-            runner: Arc::new(open_agent_tool::Absent),
+            files: Arc::new(PlainFiles::new(home, scratch)),
+            runner: Arc::new(PlainRunner::new(&self.env, REMOVED_VARIABLES)),
             clock: Arc::new(SystemClock),
         };
         Ok(Host {

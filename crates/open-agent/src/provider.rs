@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use open_agent_model::{Catalogue, Env, Provider};
+use open_agent_providers::{Profile, ProviderConfig};
 
 use crate::{AgentOptions, ConfigError};
 
@@ -21,6 +22,50 @@ pub(crate) fn model_name(options: &AgentOptions, env: &Env, catalogue: &Catalogu
     catalogue.resolve(named.trim()).to_owned()
 }
 
-pub(crate) fn choose(_: &AgentOptions, _: &Env, _: &Catalogue) -> Result<Choice, ConfigError> {
-    Err(ConfigError::EmptyModel)
+/// Makes the provider: the one named, else the one that the model's name speaks for, else, at an address that was given,
+/// one that speaks the most common API.
+pub(crate) fn choose(
+    options: &AgentOptions,
+    env: &Env,
+    catalogue: &Catalogue,
+) -> Result<Choice, ConfigError> {
+    let model = model_name(options, env, catalogue);
+    let is_named = options.model.is_some() || env.get("CODEANY_MODEL").is_some();
+    let has_address = options.base_url.is_some() || env.get("CODEANY_BASE_URL").is_some();
+    let profile = match &options.provider {
+        Some(name) => {
+            let known = || Profile::names().collect::<Vec<_>>().join(", ");
+            Profile::by_name(name)
+                .ok_or_else(|| ConfigError::NoProvider { name: name.clone(), known: known() })?
+        }
+        None => match Profile::for_model(&model) {
+            Some(profile) => profile,
+            None if has_address => {
+                Profile::by_name("generic").ok_or(ConfigError::NoProviderForModel { model: model.clone() })?
+            }
+            None => return Err(ConfigError::NoProviderForModel { model }),
+        },
+    };
+    let mut config = ProviderConfig::from_env(profile, env);
+    if let Some(url) = &options.base_url {
+        config.base_url.clone_from(url);
+    }
+    if let Some(key) = &options.api_key {
+        config.key = Some(key.clone());
+    }
+    if !is_named {
+        let default_is_theirs = Profile::for_model(&model).is_some_and(|theirs| theirs.name == profile.name);
+        if !default_is_theirs {
+            return Err(ConfigError::NoModelForProvider { provider: profile.name, model });
+        }
+        if config.key.is_none()
+            && !has_address
+            && env.get("OPENAI_API_KEY").is_some()
+            && env.get("ANTHROPIC_BASE_URL").is_none()
+        {
+            return Err(ConfigError::NoModelForKey { found: "OPENAI_API_KEY", model });
+        }
+    }
+    let provider = open_agent_providers::provider(config).map_err(ConfigError::Provider)?;
+    Ok(Choice { model: model.into(), provider })
 }

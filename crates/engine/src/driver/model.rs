@@ -30,7 +30,8 @@ impl Driver {
             return self.failed(&model, Some(error), &Assembler::new(), 0).await;
         }
         let price = host.catalogue.find(&model).and_then(|m| m.price);
-        let estimate = estimate_tokens(&request);
+        // The vendor's count of the last request is a bound from below: conversations only grow.
+        let estimate = estimate_tokens(&request).max(self.machine.context_tokens());
         let reservation = match host.budget.reserve(price.as_ref(), estimate, request.options.max_tokens) {
             Ok(reservation) => reservation,
             Err(exceeded) => {

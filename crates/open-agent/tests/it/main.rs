@@ -1,0 +1,5 @@
+//! The library as a user sees it.
+
+#![cfg(test)]
+
+mod examples;
