@@ -64,6 +64,18 @@ impl Agent {
         &self.inner.wiring.session_id
     }
 
+    /// The model that is asked.
+    #[must_use]
+    pub fn model(&self) -> &str {
+        &self.inner.wiring.model
+    }
+
+    /// Where the key comes from: the name of a variable, `option`, or `none`.
+    #[must_use]
+    pub fn key_source(&self) -> &'static str {
+        self.inner.wiring.key_source
+    }
+
     /// Asks, and waits for the end. Dropping the future interrupts the run.
     pub async fn prompt(&self, prompt: impl Into<Prompt>) -> Result<QueryResult, AgentError> {
         self.start(Task::Prompt(prompt.into()), EventSink::none()).await_guarded().await
@@ -203,10 +215,27 @@ pub struct RunStream {
     run: Run,
 }
 
+/// Interrupts one run, whoever waits for it.
+#[derive(Clone, Debug)]
+pub struct Interrupter(CancellationToken);
+
+impl Interrupter {
+    /// Interrupts the run; at any moment, before it has begun too.
+    pub fn interrupt(&self) {
+        self.0.cancel();
+    }
+}
+
 impl RunStream {
     /// Interrupts the run.
     pub fn interrupt(&self) {
         self.run.cancel.cancel();
+    }
+
+    /// To interrupt the run while its result is waited for.
+    #[must_use]
+    pub fn interrupter(&self) -> Interrupter {
+        Interrupter(self.run.cancel.clone())
     }
 
     /// Waits for the result; events that were not read are dropped.

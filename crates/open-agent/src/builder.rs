@@ -33,6 +33,7 @@ pub(crate) struct Wiring {
     pub options: AgentOptions,
     pub session_id: SessionId,
     pub model: Arc<str>,
+    pub key_source: &'static str,
     env: Env,
     catalogue: Catalogue,
     provider: Arc<dyn Provider>,
@@ -174,17 +175,13 @@ impl AgentBuilder {
     /// Checks everything that can be checked without IO and makes the agent.
     pub fn build(self) -> Result<Agent, ConfigError> {
         self.options.check()?;
-        let (model, provider) = match self.provider {
+        let Choice { model, provider, key_source } = match self.provider {
             Some(provider) => {
                 let model = provider::model_name(&self.options, &self.env, &self.catalogue);
-                (model.into(), provider)
+                Choice { model: model.into(), provider, key_source: provider::NO_KEY }
             }
-            None => {
-                let Choice { model, provider } = provider::choose(&self.options, &self.env, &self.catalogue)?;
-                (model, provider)
-            }
+            None => provider::choose(&self.options, &self.env, &self.catalogue)?,
         };
-        let model: Arc<str> = model;
         let price = self.catalogue.find(&model).and_then(|m| m.price);
         if self.options.max_budget_usd.is_some() && price.is_none() {
             return Err(ConfigError::NoPrice { model: model.to_string() });
@@ -201,6 +198,7 @@ impl AgentBuilder {
             env: self.env,
             catalogue: self.catalogue,
             provider,
+            key_source,
             store: self.store,
             tools,
         }))
