@@ -17,10 +17,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = args.next().ok_or("usage: bench_agents URL [AGENTS]")?;
     let agents: u32 = args.next().map_or(Ok(1), |n| n.parse())?;
     let (before, began) = (resident(), Instant::now());
-    let builder = open_agent::Agent::builder().permission_mode(PermissionMode::BypassPermissions).configure(|o| {
-        o.base_url = Some(url);
-        o.max_turns = None;
-    });
+    let builder =
+        open_agent::Agent::builder().permission_mode(PermissionMode::BypassPermissions).configure(|o| {
+            o.base_url = Some(url);
+            o.max_turns = None;
+        });
     let mut runs = tokio::task::JoinSet::new();
     for _ in 0..agents {
         let agent = builder.clone().build()?;

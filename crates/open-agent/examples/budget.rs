@@ -11,7 +11,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // A model that would go on for ever, at 0.04 dollars a request.
     let endless = || {
-        Scripted::responding(|_| Reply::text("More. ").and_call("Glob", r#"{"pattern": "*.none"}"#).usage(10_000, 1_000))
+        Scripted::responding(|_| {
+            Reply::text("More. ").and_call("Glob", r#"{"pattern": "*.none"}"#).usage(10_000, 1_000)
+        })
     };
     let builder = open_agent::Agent::builder()
         .provider(endless())
@@ -25,7 +27,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     let price = Price::new(usd("3")?, usd("10")?);
-    let agent = builder.register_model(ModelInfo { price: Some(price), ..ModelInfo::unknown("my-model") }).build()?;
+    let agent =
+        builder.register_model(ModelInfo { price: Some(price), ..ModelInfo::unknown("my-model") }).build()?;
     let result = agent.prompt("Spend it all.").await?;
     println!("{:?} after {} requests", result.status, result.model_calls);
     println!("{}", result.errors.join("; "));

@@ -6,7 +6,9 @@ use open_agent::testing::{Reply, Scripted};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let model = Scripted::new([
-        Reply::text("I look at the file.").and_call("Read", r#"{"file_path": "Cargo.toml", "limit": 2}"#).usage(900, 40),
+        Reply::text("I look at the file.")
+            .and_call("Read", r#"{"file_path": "Cargo.toml", "limit": 2}"#)
+            .usage(900, 40),
         Reply::text("It is the package `open-agent`.").usage(980, 12),
     ]);
     let agent = open_agent::Agent::builder()

@@ -14,9 +14,10 @@ struct Weather {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let weather = read_only_tool_fn("weather", "Tells the weather in a city.", |input: Weather, _cx| async move {
-        Ok(format!("Sunny in {}.", input.city))
-    });
+    let weather =
+        read_only_tool_fn("weather", "Tells the weather in a city.", |input: Weather, _cx| async move {
+            Ok(format!("Sunny in {}.", input.city))
+        });
     let model = Scripted::new([
         Reply::text("Let me see. ")
             .and_call("weather", r#"{"city": "Oslo"}"#)

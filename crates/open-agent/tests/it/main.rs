@@ -2,4 +2,6 @@
 
 #![cfg(test)]
 
+mod agent;
 mod examples;
+mod seventh_tool;
