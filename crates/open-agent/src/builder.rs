@@ -13,7 +13,7 @@ use open_agent_sandbox::{PlainFiles, PlainRunner, REMOVED_VARIABLES};
 use open_agent_session::{JsonlStore, MemoryStore, Owner, SessionStore};
 use open_agent_tool::{Clock, DynTool, Ports, ToolSet, ToolSource};
 
-use crate::provider::{self, Choice};
+use crate::provider::{self, Choice, SharedProviders};
 use crate::{Agent, AgentOptions, ConfigError};
 
 /// Describes an agent. Clone it to make many that share provider and tools.
@@ -26,6 +26,7 @@ pub struct AgentBuilder {
     store: Option<Arc<dyn SessionStore>>,
     custom_tools: Vec<Arc<dyn DynTool>>,
     sources: Vec<Arc<dyn ToolSource>>,
+    shared: SharedProviders,
 }
 
 /// Everything that an agent is made of, checked.
@@ -58,6 +59,7 @@ impl AgentBuilder {
             store: None,
             custom_tools: Vec::new(),
             sources: Vec::new(),
+            shared: SharedProviders::default(),
         }
     }
 
@@ -180,7 +182,8 @@ impl AgentBuilder {
                 (model.into(), provider)
             }
             None => {
-                let Choice { model, provider } = provider::choose(&self.options, &self.env, &self.catalogue)?;
+                let Choice { model, provider } =
+                    provider::choose(&self.options, &self.env, &self.catalogue, &self.shared)?;
                 (model, provider)
             }
         };
