@@ -303,6 +303,7 @@ impl Wiring {
             temperature: self.options.temperature,
             thinking: self.options.thinking,
             effort: self.options.effort,
+            tool_choice: self.options.tool_choice.clone(),
             ..defaults
         }
     }

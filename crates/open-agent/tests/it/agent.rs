@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use open_agent::model::{Block, ProviderErrorKind, RequestOptions, Secret};
+use open_agent::model::{Block, ProviderErrorKind, RequestOptions, Secret, ToolChoice};
 use open_agent::testing::{Reply, Scripted, newest_results};
 use open_agent::{
     Agent, AgentBuilder, AgentError, AgentOptions, ConfigError, Cost, Effort, Env, PermissionMode, RunStatus,
@@ -36,7 +36,7 @@ async fn options_with(change: impl FnOnce(&mut AgentOptions)) -> RequestOptions 
 /// is added without a test fails.
 #[test]
 fn h_every_option_has_a_test() {
-    const TESTED: [(&str, &str); 20] = [
+    const TESTED: [(&str, &str); 21] = [
         ("model", "every_option_makes_a_difference"),
         ("provider", "what_makes_no_agent_is_said"),
         ("base_url", "options_come_before_the_environment_and_that_before_defaults"),
@@ -46,6 +46,7 @@ fn h_every_option_has_a_test() {
         ("temperature", "every_option_makes_a_difference"),
         ("thinking", "every_option_makes_a_difference"),
         ("effort", "every_option_makes_a_difference"),
+        ("tool_choice", "a_tool_choice_holds_for_the_first_request"),
         ("max_turns", "limits_and_scheduling_are_kept"),
         ("max_model_calls", "limits_and_scheduling_are_kept"),
         ("max_budget_usd", "limits_and_scheduling_are_kept"),
@@ -105,6 +106,14 @@ async fn every_option_makes_a_difference() {
         o.disallowed_tools = names(&["Bash"]);
     });
     assert_eq!(tools(&fewer.await), ["Read"], "the deny list wins");
+}
+
+#[tokio::test]
+async fn a_tool_choice_holds_for_the_first_request() {
+    let model = Scripted::new([Reply::call("Glob", r#"{"pattern": "none"}"#), Reply::text("ok")]);
+    agent(&model, |o| o.tool_choice = ToolChoice::Any).prompt("go").await.unwrap();
+    let choices: Vec<ToolChoice> = model.requests().into_iter().map(|r| r.options.tool_choice).collect();
+    assert_eq!(choices, [ToolChoice::Any, ToolChoice::Auto]);
 }
 
 #[tokio::test]
