@@ -60,6 +60,7 @@ pub struct Machine {
     /// A message came while calls were open.
     superseded: bool,
     interrupted: bool,
+    context_tokens: u64,
     seq: Seq,
 }
 
@@ -243,6 +244,12 @@ impl Machine {
         waiting.collect()
     }
 
+    /// How many tokens the conversation had at the last answer, by the vendor's own count.
+    #[must_use]
+    pub fn context_tokens(&self) -> u64 {
+        self.context_tokens
+    }
+
     /// The log's last place.
     #[must_use]
     pub fn seq(&self) -> Seq {
@@ -306,6 +313,7 @@ impl Machine {
             let continued = done.stop == StopReason::MaxTokens && uses.is_empty();
             run.continuations = if continued { run.continuations + 1 } else { 0 };
         }
+        self.context_tokens = done.usage.all_input() + done.usage.output_tokens;
         self.writers.clear();
         self.calls =
             uses.into_iter().zip(0..).map(|(u, index)| Call::new(CallId { turn, index }, u)).collect();

@@ -9,10 +9,11 @@ use open_agent_model::{
     Catalogue, Cost, Effort, Env, ModelInfo, PermissionMode, Provider, RequestOptions, SessionId,
 };
 use open_agent_policy::{Gate, Policy};
+use open_agent_sandbox::{PlainFiles, PlainRunner, REMOVED_VARIABLES};
 use open_agent_session::{JsonlStore, MemoryStore, Owner, SessionStore};
 use open_agent_tool::{Clock, DynTool, Ports, ToolSet, ToolSource};
 
-use crate::provider::{self, Choice};
+use crate::provider::{self, Choice, SharedProviders};
 use crate::{Agent, AgentOptions, ConfigError};
 
 /// Describes an agent. Clone it to make many that share provider and tools.
@@ -25,6 +26,7 @@ pub struct AgentBuilder {
     store: Option<Arc<dyn SessionStore>>,
     custom_tools: Vec<Arc<dyn DynTool>>,
     sources: Vec<Arc<dyn ToolSource>>,
+    shared: SharedProviders,
 }
 
 /// Everything that an agent is made of, checked.
@@ -57,6 +59,7 @@ impl AgentBuilder {
             store: None,
             custom_tools: Vec::new(),
             sources: Vec::new(),
+            shared: SharedProviders::default(),
         }
     }
 
@@ -179,7 +182,8 @@ impl AgentBuilder {
                 (model.into(), provider)
             }
             None => {
-                let Choice { model, provider } = provider::choose(&self.options, &self.env, &self.catalogue)?;
+                let Choice { model, provider } =
+                    provider::choose(&self.options, &self.env, &self.catalogue, &self.shared)?;
                 (model, provider)
             }
         };
@@ -260,8 +264,8 @@ impl Wiring {
             roots: vec![root.clone(), scratch.clone()],
         };
         let ports = Ports {
-            files: Arc::new(open_agent_tool::Absent),
-            runner: Arc::new(open_agent_tool::Absent),
+            files: Arc::new(PlainFiles::new(home, scratch)),
+            runner: Arc::new(PlainRunner::new(&self.env, REMOVED_VARIABLES)),
             clock: Arc::new(SystemClock),
         };
         Ok(Host {
@@ -299,6 +303,7 @@ impl Wiring {
             temperature: self.options.temperature,
             thinking: self.options.thinking,
             effort: self.options.effort,
+            tool_choice: self.options.tool_choice.clone(),
             ..defaults
         }
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use open_agent_model::{Cost, Effort, PermissionMode, Secret, SessionId, ThinkingMode};
+use open_agent_model::{Cost, Effort, PermissionMode, Secret, SessionId, ThinkingMode, ToolChoice};
 use open_agent_session::ToolScheduling;
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +34,8 @@ pub struct AgentOptions {
     pub thinking: Option<ThinkingMode>,
     /// How much work it puts into an answer.
     pub effort: Option<Effort>,
+    /// Whether the first answer of a run has to call a tool.
+    pub tool_choice: ToolChoice,
     /// The most answers of a run; `None` = no limit.
     pub max_turns: Option<u32>,
     /// The most requests of a run.
@@ -73,6 +75,7 @@ impl Default for AgentOptions {
             temperature: None,
             thinking: None,
             effort: None,
+            tool_choice: ToolChoice::Auto,
             max_turns: Some(10),
             max_model_calls: 500,
             max_budget_usd: None,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use open_agent_model::{
     Assembled, Assembler, Block, Cost, Message, MessageId, ModelEvent, ModelRequest, ModelStream, Provider,
-    ProviderError, ProviderErrorKind, Role, RunStatus, ToolUseId, Usage, UsageUpdate,
+    ProviderError, ProviderErrorKind, Role, RunStatus, ToolChoice, ToolUseId, Usage, UsageUpdate,
 };
 use open_agent_session::{Durability, Failure, ModelDone, ModelFailed, RunEnded, SessionEntry};
 use tokio::time::Instant;
@@ -30,7 +30,8 @@ impl Driver {
             return self.failed(&model, Some(error), &Assembler::new(), 0).await;
         }
         let price = host.catalogue.find(&model).and_then(|m| m.price);
-        let estimate = estimate_tokens(&request);
+        // The vendor's count of the last request is a bound from below: conversations only grow.
+        let estimate = estimate_tokens(&request).max(self.machine.context_tokens());
         let reservation = match host.budget.reserve(price.as_ref(), estimate, request.options.max_tokens) {
             Ok(reservation) => reservation,
             Err(exceeded) => {
@@ -73,6 +74,10 @@ impl Driver {
         let mut options = self.host.request.clone();
         options.resumes_pause = messages.last().is_some_and(|m| m.role == Role::Assistant);
         let run = self.machine.run();
+        if run.is_some_and(|r| r.model_calls > 0) {
+            // A choice that held for every request would never let the run end.
+            options.tool_choice = ToolChoice::Auto;
+        }
         ModelRequest {
             model: run.map_or_else(|| Arc::from(""), |r| Arc::clone(&r.started.model)),
             prefix: self.machine.prefix().cloned().unwrap_or_default(),

@@ -1,0 +1,58 @@
+//! Proxies from the environment. Owns which variables count; the client does the rest.
+
+use open_agent_model::Env;
+use reqwest::{NoProxy, Proxy};
+
+use crate::HttpError;
+
+/// The proxies in the order in which they are asked.
+pub(crate) struct Proxies {
+    pub(crate) list: Vec<Proxy>,
+    /// One of them is itself reached over TLS.
+    pub(crate) over_tls: bool,
+}
+
+type Make = fn(&str) -> reqwest::Result<Proxy>;
+
+/// Lower case wins, as in curl. `HTTP_PROXY` in capitals is left out in a CGI process, where it is a request header
+/// that a stranger wrote.
+const VARIABLES: &[(&str, &str, Make)] = &[
+    ("https_proxy", "HTTPS_PROXY", |url| Proxy::https(url)),
+    ("http_proxy", "HTTP_PROXY", |url| Proxy::http(url)),
+    ("all_proxy", "ALL_PROXY", |url| Proxy::all(url)),
+];
+
+pub(crate) fn from_env(env: &Env) -> Result<Proxies, HttpError> {
+    let no_proxy = env.get("no_proxy").or_else(|| env.get("NO_PROXY")).and_then(NoProxy::from_string);
+    let mut proxies = Proxies { list: Vec::new(), over_tls: false };
+    for (lower, upper, make) in VARIABLES {
+        let cgi = *upper == "HTTP_PROXY" && env.get("REQUEST_METHOD").is_some();
+        let found = env
+            .get(lower)
+            .map(|url| (*lower, url))
+            .or_else(|| env.get(upper).filter(|_| !cgi).map(|url| (*upper, url)));
+        let Some((variable, url)) = found else { continue };
+        let proxy = make(url).map_err(|e| HttpError::Proxy { variable, source: e.without_url() })?;
+        proxies.over_tls |= url.starts_with("https:");
+        proxies.list.push(proxy.no_proxy(no_proxy.clone()));
+    }
+    Ok(proxies)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(pairs: &[(&str, &str)]) -> usize {
+        let env: Env = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        from_env(&env).unwrap().list.len()
+    }
+
+    #[test]
+    fn each_variable_counts_once() {
+        assert_eq!(count(&[]), 0);
+        assert_eq!(count(&[("HTTPS_PROXY", "http://p:1"), ("https_proxy", "http://p:2")]), 1);
+        assert_eq!(count(&[("HTTP_PROXY", "p:1"), ("ALL_PROXY", "socks5h://p:1")]), 2);
+        assert_eq!(count(&[("HTTP_PROXY", "p:1"), ("REQUEST_METHOD", "GET")]), 0);
+    }
+}

@@ -1,0 +1,189 @@
+//! What Claude models know about thinking and effort, as data, and how a request's wishes become parameters. A wish
+//! that the model or the rest of the request rules out is fitted, never sent to be refused.
+
+use open_agent_model::{Effort, ModelRequest, RequestOptions, ThinkingMode, ToolChoice};
+use serde::Serialize;
+
+/// The least budget that the API takes.
+const LEAST_BUDGET: u64 = 1024;
+
+/// What a model takes.
+struct Abilities {
+    /// How its name begins.
+    prefix: &'static str,
+    /// `thinking: { type: "adaptive" }`
+    adaptive: bool,
+    /// `thinking: { type: "enabled", budget_tokens }` and `disabled`
+    budget: bool,
+    /// `output_config.effort` up to this.
+    effort: Option<Effort>,
+}
+
+/// The first row that fits counts. From Opus 4.7 on budgets are gone.
+const TABLE: &[Abilities] = &[
+    Abilities { prefix: "claude-3", adaptive: false, budget: true, effort: None },
+    Abilities { prefix: "claude-opus-4-5", adaptive: false, budget: true, effort: Some(Effort::High) },
+    Abilities { prefix: "claude-opus-4-6", adaptive: true, budget: true, effort: Some(Effort::Max) },
+    Abilities { prefix: "claude-opus-4-7", adaptive: true, budget: false, effort: Some(Effort::Max) },
+    Abilities { prefix: "claude-opus-4-8", adaptive: true, budget: false, effort: Some(Effort::Max) },
+    Abilities { prefix: "claude-opus-4", adaptive: false, budget: true, effort: None },
+    Abilities { prefix: "claude-sonnet-4-6", adaptive: true, budget: true, effort: Some(Effort::Max) },
+    Abilities { prefix: "claude-sonnet-4", adaptive: false, budget: true, effort: None },
+    Abilities { prefix: "claude-haiku-4", adaptive: false, budget: true, effort: None },
+    Abilities { prefix: "claude-", adaptive: true, budget: false, effort: Some(Effort::Max) },
+    // Other servers that speak this API know budgets at best.
+    Abilities { prefix: "", adaptive: false, budget: true, effort: None },
+];
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Thinking {
+    Adaptive,
+    Enabled { budget_tokens: u64 },
+    Disabled,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct OutputConfig {
+    effort: &'static str,
+}
+
+/// The parameters of a request.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fitted {
+    pub(crate) thinking: Option<Thinking>,
+    pub(crate) output_config: Option<OutputConfig>,
+}
+
+impl Fitted {
+    /// Thinking will happen, which rules out a temperature.
+    pub(crate) fn thinks(&self) -> bool {
+        matches!(self.thinking, Some(Thinking::Adaptive | Thinking::Enabled { .. }))
+    }
+}
+
+pub(crate) fn fit(request: &ModelRequest) -> Fitted {
+    let options = &request.options;
+    let name = request.model.rsplit('/').next().unwrap_or(&request.model);
+    let Some(model) = TABLE.iter().find(|row| name.starts_with(row.prefix)) else { return Fitted::default() };
+    let mut effort = options.effort;
+    if !model.budget && effort.is_none() {
+        effort = match options.thinking {
+            Some(ThinkingMode::Enabled { budget_tokens }) => Some(nearest(budget_tokens)),
+            Some(ThinkingMode::Disabled) => Some(Effort::Low),
+            _ => None,
+        };
+    }
+    let thinking = thinking(options, model);
+    let output_config =
+        effort.zip(model.effort).map(|(wish, most)| OutputConfig { effort: wish.min(most).as_str() });
+    Fitted { thinking, output_config }
+}
+
+fn thinking(options: &RequestOptions, model: &Abilities) -> Option<Thinking> {
+    // A call that must be made leaves no room for thinking before it.
+    let forced = matches!(options.tool_choice, ToolChoice::Any | ToolChoice::Tool(_));
+    let as_budget = options.effort.filter(|_| model.effort.is_none()).map(Effort::budget_tokens);
+    let wish = match options.thinking {
+        Some(mode) => mode,
+        None => ThinkingMode::Enabled { budget_tokens: as_budget? },
+    };
+    match wish {
+        ThinkingMode::Disabled => model.budget.then_some(Thinking::Disabled),
+        _ if forced => None,
+        ThinkingMode::Adaptive if model.adaptive => Some(Thinking::Adaptive),
+        ThinkingMode::Enabled { .. } if !model.budget => Some(Thinking::Adaptive),
+        ThinkingMode::Adaptive => {
+            enabled(as_budget.unwrap_or(Effort::High.budget_tokens()), options.max_tokens)
+        }
+        ThinkingMode::Enabled { budget_tokens } => enabled(budget_tokens, options.max_tokens),
+    }
+}
+
+/// The budget is a part of `max_tokens` and must leave something for the answer.
+fn enabled(budget: u64, max_tokens: u64) -> Option<Thinking> {
+    let budget = if budget < max_tokens { budget } else { max_tokens / 4 * 3 };
+    let budget_tokens = budget.max(LEAST_BUDGET);
+    (budget_tokens < max_tokens).then_some(Thinking::Enabled { budget_tokens })
+}
+
+fn nearest(budget: u64) -> Effort {
+    Effort::ALL.into_iter().find(|e| budget <= e.budget_tokens()).unwrap_or(Effort::Max)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn fitted(model: &str, set: impl FnOnce(&mut RequestOptions)) -> String {
+        let mut options = RequestOptions::default();
+        set(&mut options);
+        let request =
+            ModelRequest { model: model.into(), prefix: Arc::default(), messages: Vec::new(), options };
+        let out = fit(&request);
+        format!(
+            "{} {}",
+            serde_json::to_string(&out.thinking).unwrap(),
+            serde_json::to_string(&out.output_config).unwrap()
+        )
+    }
+
+    const ADAPTIVE: &str = r#"{"type":"adaptive"}"#;
+
+    #[test]
+    fn nothing_asked_is_nothing_sent() {
+        assert_eq!(fitted("claude-sonnet-4-6", |_| {}), "null null");
+    }
+
+    #[test]
+    fn effort_goes_out_as_parameter_where_the_model_has_one_else_as_budget() {
+        let high = |o: &mut RequestOptions| o.effort = Some(Effort::High);
+        let max = |o: &mut RequestOptions| o.effort = Some(Effort::Max);
+        assert_eq!(fitted("claude-sonnet-4-6", high), r#"null {"effort":"high"}"#);
+        assert_eq!(fitted("claude-opus-4-5", max), r#"null {"effort":"high"}"#);
+        assert_eq!(fitted("claude-haiku-4-5", high), r#"{"type":"enabled","budget_tokens":10240} null"#);
+    }
+
+    #[test]
+    fn modes_are_fitted_to_the_model() {
+        let mode = |m| move |o: &mut RequestOptions| o.thinking = Some(m);
+        let budget = ThinkingMode::Enabled { budget_tokens: 5000 };
+        let enabled = r#"{"type":"enabled","budget_tokens":5000}"#;
+        assert_eq!(fitted("claude-sonnet-4-6", mode(ThinkingMode::Adaptive)), format!("{ADAPTIVE} null"));
+        assert_eq!(fitted("claude-sonnet-4-6", mode(budget)), format!("{enabled} null"));
+        assert_eq!(fitted("claude-sonnet-4-6", mode(ThinkingMode::Disabled)), r#"{"type":"disabled"} null"#);
+        assert_eq!(fitted("claude-opus-4-7", mode(budget)), format!(r#"{ADAPTIVE} {{"effort":"medium"}}"#));
+        assert_eq!(fitted("claude-opus-5", mode(ThinkingMode::Disabled)), r#"null {"effort":"low"}"#);
+        assert_eq!(
+            fitted("claude-haiku-4-5", mode(ThinkingMode::Adaptive)),
+            r#"{"type":"enabled","budget_tokens":10240} null"#
+        );
+        assert_eq!(fitted("local", mode(budget)), format!("{enabled} null"));
+    }
+
+    #[test]
+    fn the_budget_stays_below_max_tokens() {
+        let of = |budget_tokens, max_tokens| {
+            fitted("claude-sonnet-4-5", move |o| {
+                o.thinking = Some(ThinkingMode::Enabled { budget_tokens });
+                o.max_tokens = max_tokens;
+            })
+        };
+        assert_eq!(of(20_000, 16_000), r#"{"type":"enabled","budget_tokens":12000} null"#);
+        assert_eq!(of(16_000, 16_000), r#"{"type":"enabled","budget_tokens":12000} null"#);
+        assert_eq!(of(100, 16_000), r#"{"type":"enabled","budget_tokens":1024} null"#);
+        assert_eq!(of(5000, 1000), "null null");
+        assert_eq!(of(5000, 1025), r#"{"type":"enabled","budget_tokens":1024} null"#);
+    }
+
+    #[test]
+    fn a_forced_call_rules_out_thinking() {
+        let out = fitted("claude-sonnet-4-6", |o| {
+            o.thinking = Some(ThinkingMode::Adaptive);
+            o.tool_choice = ToolChoice::Any;
+        });
+        assert_eq!(out, "null null");
+    }
+}

@@ -1,0 +1,452 @@
+//! What went wrong, as a typed error with one sentence for people. Owns the reading of error bodies and the texts;
+//! decides nothing about retries. No text leaves here with a key in it.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use open_agent_model::{ProviderError, ProviderErrorKind as Kind, Secret};
+use reqwest::StatusCode;
+use reqwest::header::{HeaderMap, LOCATION};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::Profile;
+use crate::wait;
+use crate::wire::Text;
+
+/// The most characters of a server's own words that an error repeats.
+const EXCERPT: usize = 500;
+
+/// Where a request went and what must not be repeated about it.
+#[derive(Clone)]
+pub(crate) struct Site {
+    pub(crate) profile: &'static Profile,
+    pub(crate) name: Arc<str>,
+    pub(crate) model: Arc<str>,
+    /// Scheme, host and path.
+    pub(crate) address: Arc<str>,
+    pub(crate) path: Arc<str>,
+    pub(crate) has_key: bool,
+    pub(crate) secrets: Arc<[Secret]>,
+}
+
+/// What vendors call an error, in all nestings met so far.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ErrorJson<'a> {
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+    #[serde(borrow)]
+    message: Text<'a>,
+    #[serde(borrow, rename = "type")]
+    kind: Text<'a>,
+    #[serde(borrow)]
+    code: Text<'a>,
+    #[serde(borrow)]
+    status: Text<'a>,
+    #[serde(borrow)]
+    detail: Option<&'a RawValue>,
+    #[serde(borrow)]
+    request_id: Text<'a>,
+    #[serde(borrow)]
+    metadata: Option<&'a RawValue>,
+}
+
+/// The same, made flat.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Told {
+    message: String,
+    kind: String,
+    code: String,
+    request_id: Option<String>,
+}
+
+impl Site {
+    /// `text` without keys, on one line, and not longer than an excerpt.
+    pub(crate) fn excerpt(&self, text: &str) -> String {
+        let clean = self.secrets.iter().fold(text.trim().to_owned(), |t, secret| secret.redact(&t));
+        let line = clean.split_whitespace().collect::<Vec<_>>().join(" ");
+        match line.char_indices().nth(EXCERPT) {
+            Some((cut, _)) => format!("{}…", line.get(..cut).unwrap_or_default()),
+            None => line,
+        }
+    }
+
+    /// An answer with a status that is no success.
+    pub(crate) fn refused(&self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ProviderError {
+        let body = String::from_utf8_lossy(body);
+        let told = Told::read(&body);
+        let words = if told.message.is_empty() { body.as_ref() } else { &told.message };
+        let kind = kind_of_status(status, &told, words);
+        let mut error = ProviderError::new(kind, self.sentence(kind, status, headers, words));
+        error.status = Some(status.as_u16());
+        error.request_id = ["request-id", "x-request-id", "x-amzn-requestid", "cf-ray"]
+            .iter()
+            .find_map(|name| Some(self.excerpt(headers.get(*name)?.to_str().ok()?)))
+            .or(told.request_id);
+        error.retry_after = wait::from_headers(headers).or_else(|| wait::from_body(&body));
+        error
+    }
+
+    fn sentence(&self, kind: Kind, status: StatusCode, headers: &HeaderMap, words: &str) -> String {
+        let (name, code) = (&self.name, status.as_u16());
+        if status.is_redirection() {
+            let to = headers.get(LOCATION).and_then(|v| v.to_str().ok()).unwrap_or("another address");
+            let to = self.excerpt(to.split(['?', '#']).next().unwrap_or_default());
+            return format!(
+                "{name} redirects ({code}) from {} to {to}: set --base-url to that",
+                self.address
+            );
+        }
+        let said = if looks_like_html(words) {
+            "answered with a web page, not JSON; is --base-url right?".to_owned()
+        } else if words.trim().is_empty() {
+            status.canonical_reason().unwrap_or("no reason given").to_owned()
+        } else {
+            self.excerpt(words)
+        };
+        match kind {
+            Kind::Authentication if self.has_key => {
+                format!("{name} does not accept the key ({code}): {said}; check {}", self.key_names())
+            }
+            Kind::Authentication => format!("{name} wants a key ({code}): {said}; set {}", self.key_names()),
+            Kind::NotFound => format!(
+                "{name}: {code} for model {:?} at {}: {said}; is the model's name right, and is there an {} at this address?",
+                self.model,
+                self.path,
+                self.profile.api.as_str(),
+            ),
+            Kind::InvalidRequest => {
+                format!("{name}: {code} for model {:?} at {}: {said}{}", self.model, self.path, cause(&said))
+            }
+            _ => format!("{name}: {code} at {}: {said}", self.path),
+        }
+    }
+
+    fn key_names(&self) -> String {
+        let mut names = self.profile.key_variables.join(" or ");
+        names.push_str(" (or CODEANY_API_KEY)");
+        names
+    }
+
+    /// An error inside a stream that began as a success.
+    pub(crate) fn in_stream(&self, data: &[u8]) -> ProviderError {
+        let text = String::from_utf8_lossy(data);
+        let told = Told::read(&text);
+        let words = if told.message.is_empty() { text.as_ref() } else { &told.message };
+        let status = told.code.parse().ok().and_then(|code| StatusCode::from_u16(code).ok());
+        let status = status.filter(|s| s.is_client_error() || s.is_server_error());
+        let kind = match status {
+            Some(status) => kind_of_status(status, &told, words),
+            None => kind_of_words(&told, words).unwrap_or(Kind::Server),
+        };
+        let said = self.excerpt(words);
+        let said = if said.is_empty() { self.excerpt(&told.kind) } else { said };
+        let mut error = ProviderError::new(kind, format!("{} broke off its answer: {said}", self.name));
+        error.status = status.map(|s| s.as_u16());
+        error.request_id = told.request_id;
+        error.retry_after = wait::from_body(&text);
+        error
+    }
+
+    /// No answer at all.
+    pub(crate) fn unreachable(&self, error: reqwest::Error) -> ProviderError {
+        let error = error.without_url();
+        let cause = self.root_cause(&error);
+        let text = if error.is_builder() {
+            return ProviderError::new(Kind::Configuration, format!("no request can be made: {cause}"));
+        } else if error.is_connect() || error.is_timeout() {
+            format!(
+                "cannot reach {} at {}: {cause}; is it running, and is --base-url right?",
+                self.name, self.address
+            )
+        } else {
+            format!("{} at {} broke the connection: {cause}", self.name, self.address)
+        };
+        self.caused(Kind::Connection, text, error)
+    }
+
+    /// The answer stopped in the middle.
+    pub(crate) fn cut<E: Error + Send + Sync + 'static>(&self, error: E) -> ProviderError {
+        let text =
+            format!("{} broke off in the middle of its answer: {}", self.name, self.root_cause(&error));
+        self.caused(Kind::Connection, text, error)
+    }
+
+    /// The answer was over before its final event.
+    pub(crate) fn unfinished(&self) -> ProviderError {
+        let text = format!("{} closed the connection before its answer was finished", self.name);
+        ProviderError::new(Kind::Connection, text)
+    }
+
+    /// Nothing came for too long.
+    pub(crate) fn silent(&self, limit: Duration) -> ProviderError {
+        let text = format!("{} at {} sent nothing for {limit:?}", self.name, self.address);
+        ProviderError::new(Kind::Timeout, text)
+    }
+
+    /// The answer is nothing that we can read.
+    pub(crate) fn senseless(&self, what: &str, data: &[u8]) -> ProviderError {
+        let text = String::from_utf8_lossy(data.get(..EXCERPT * 4).unwrap_or(data));
+        let said = if looks_like_html(&text) {
+            format!(
+                "{} answered with a web page, not JSON; is --base-url right? ({})",
+                self.name, self.address
+            )
+        } else {
+            format!("{} sent {what}: {}", self.name, self.excerpt(&text))
+        };
+        ProviderError::new(Kind::Protocol, said)
+    }
+
+    fn caused<E: Error + Send + Sync + 'static>(&self, kind: Kind, text: String, error: E) -> ProviderError {
+        // The chain's texts are ours and the system's, but a server may have a word in them.
+        let chain = self.excerpt(&chain(&error));
+        ProviderError::new(kind, text).with_source(Cause(chain))
+    }
+
+    fn root_cause(&self, error: &dyn Error) -> String {
+        let mut last = error;
+        while let Some(source) = last.source() {
+            last = source;
+        }
+        self.excerpt(&last.to_string())
+    }
+}
+
+/// A cause as text: the libraries' own error values show addresses in `Debug`.
+#[derive(Debug)]
+struct Cause(String);
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for Cause {}
+
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        text.push_str(": ");
+        text.push_str(&source.to_string());
+        next = source.source();
+    }
+    text
+}
+
+impl Told {
+    fn read(body: &str) -> Self {
+        Self::read_json(body, 3).unwrap_or_default()
+    }
+
+    fn read_json(json: &str, depth: u8) -> Option<Self> {
+        let outer: ErrorJson<'_> = serde_json::from_str(json).ok()?;
+        let mut told = Self {
+            message: outer.message.0.into_owned(),
+            kind: outer.kind.0.into_owned(),
+            code: if outer.code.is_empty() { outer.status.0 } else { outer.code.0 }.into_owned(),
+            request_id: outer.request_id.some(),
+        };
+        if let Some(inner) = outer.error.map(RawValue::get) {
+            match serde_json::from_str::<String>(inner) {
+                Ok(text) => told.message = text,
+                Err(_) if depth > 0 => {
+                    let request_id = told.request_id.take();
+                    told = Self::read_json(inner, depth - 1).unwrap_or(told);
+                    told.request_id = told.request_id.take().or(request_id);
+                }
+                Err(_) => {}
+            }
+        }
+        if told.message.is_empty()
+            && let Some(detail) = outer.detail.map(RawValue::get)
+        {
+            told.message = serde_json::from_str::<String>(detail).unwrap_or_else(|_| detail.to_owned());
+        }
+        // A router's own words say nothing; what the model's host said is in here.
+        if let Some(more) = outer.metadata.map(RawValue::get) {
+            told.message = format!("{} {more}", told.message);
+        }
+        Some(told)
+    }
+}
+
+fn kind_of_status(status: StatusCode, told: &Told, words: &str) -> Kind {
+    if status != StatusCode::TOO_MANY_REQUESTS && is_overflow(told, words) {
+        return Kind::ContextOverflow;
+    }
+    match status.as_u16() {
+        300..=399 => Kind::Configuration,
+        401..=403 => Kind::Authentication,
+        404 | 405 | 410 => Kind::NotFound,
+        408 => Kind::Timeout,
+        413 => Kind::ContextOverflow,
+        // An account without credit stays one, however long we wait.
+        429 if told.code == "insufficient_quota" || told.kind == "insufficient_quota" => Kind::Authentication,
+        429 => Kind::RateLimited,
+        503 | 529 => Kind::Overloaded,
+        500..=599 => Kind::Server,
+        _ => Kind::InvalidRequest,
+    }
+}
+
+fn kind_of_words(told: &Told, words: &str) -> Option<Kind> {
+    if is_overflow(told, words) {
+        return Some(Kind::ContextOverflow);
+    }
+    [told.kind.as_str(), told.code.as_str()].into_iter().find_map(|word| {
+        Some(match word {
+            "overloaded_error" | "overloaded" | "UNAVAILABLE" => Kind::Overloaded,
+            "rate_limit_error" | "rate_limit_exceeded" | "RESOURCE_EXHAUSTED" => Kind::RateLimited,
+            "authentication_error" | "permission_error" | "billing_error" | "insufficient_quota" => {
+                Kind::Authentication
+            }
+            "not_found_error" => Kind::NotFound,
+            "invalid_request_error" => Kind::InvalidRequest,
+            "request_too_large" => Kind::ContextOverflow,
+            "timeout_error" => Kind::Timeout,
+            _ => return None,
+        })
+    })
+}
+
+/// How vendors say that the conversation is too long.
+const OVERFLOW: &[&str] = &[
+    "prompt is too long",
+    "context_length_exceeded",
+    "maximum context length",
+    "exceeds the available context",
+    "exceed context limit",
+    "exceeds the context window",
+    "context window exceeds",
+    "context size has been exceeded",
+    "context length exceeded",
+    "prompt exceeds max length",
+    "input is too long",
+    "input token count exceeds",
+    "longer than the model's context length",
+    "exceeds the maximum number of tokens allowed",
+];
+
+fn is_overflow(told: &Told, words: &str) -> bool {
+    let names = [told.kind.as_str(), told.code.as_str()];
+    if names.iter().any(|n| matches!(*n, "exceed_context_size_error" | "context_length_exceeded")) {
+        return true;
+    }
+    let lower = words.to_ascii_lowercase();
+    OVERFLOW.iter().any(|phrase| lower.contains(phrase))
+}
+
+fn cause(said: &str) -> &'static str {
+    let lower = said.to_ascii_lowercase();
+    let has = |word| lower.contains(word);
+    if has("tool") && (has("support") || has("jinja") || has("auto")) {
+        "; this model or server may not take tools"
+    } else if has("image") || has("vision") {
+        "; this model may not take pictures"
+    } else if has("model") && (has("not exist") || has("not found") || has("not a valid")) {
+        "; is the model's name right?"
+    } else if has("unknown url") || has("unrecognized request url") || has("endpoint") {
+        "; does this address speak another API?"
+    } else {
+        ""
+    }
+}
+
+pub(crate) fn looks_like_html(text: &str) -> bool {
+    text.trim_start().starts_with('<')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site() -> Site {
+        Site {
+            profile: Profile::by_name("anthropic").unwrap(),
+            name: "anthropic".into(),
+            model: "m".into(),
+            address: "http://h/v1/messages".into(),
+            path: "/v1/messages".into(),
+            has_key: true,
+            secrets: Arc::new([Secret::new("sk-canary")]),
+        }
+    }
+
+    fn refused(status: u16, body: &str) -> ProviderError {
+        site().refused(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body.as_bytes())
+    }
+
+    #[test]
+    fn error_bodies_of_all_shapes_are_read() {
+        for (body, want) in [
+            (r#"{"type":"error","error":{"type":"t","message":"m"},"request_id":"r"}"#, "m"),
+            (r#"{"error":{"message":"m","type":"t","code":null}}"#, "m"),
+            (r#"{"error":"m"}"#, "m"),
+            (r#"{"code":500,"message":"m","type":"server_error"}"#, "m"),
+            (r#"{"detail":"m"}"#, "m"),
+            (r#"{"detail":[{"msg":"x"}]}"#, r#"[{"msg":"x"}]"#),
+        ] {
+            assert_eq!(Told::read(body).message, want, "{body}");
+        }
+        assert_eq!(Told::read("<html>"), Told::default());
+    }
+
+    #[test]
+    fn kinds_follow_status_and_words() {
+        for (status, body, want) in [
+            (400, r#"{"error":{"type":"exceed_context_size_error","message":"x"}}"#, Kind::ContextOverflow),
+            (400, r#"{"error":{"code":"context_length_exceeded","message":"x"}}"#, Kind::ContextOverflow),
+            (400, r#"{"error":{"message":"prompt is too long: 9 tokens > 8"}}"#, Kind::ContextOverflow),
+            (400, r#"{"error":{"message":"bad"}}"#, Kind::InvalidRequest),
+            (401, "", Kind::Authentication),
+            (403, "", Kind::Authentication),
+            (404, "", Kind::NotFound),
+            (413, "", Kind::ContextOverflow),
+            (429, "", Kind::RateLimited),
+            (429, r#"{"error":{"code":"insufficient_quota","message":"x"}}"#, Kind::Authentication),
+            (500, "", Kind::Server),
+            (502, "<html>bad gateway</html>", Kind::Server),
+            (503, "", Kind::Overloaded),
+            (529, "", Kind::Overloaded),
+        ] {
+            let error = refused(status, body);
+            assert_eq!(error.kind, want, "{status} {body}");
+            assert_eq!(error.status, Some(status));
+        }
+    }
+
+    #[test]
+    fn h_log_01_a_server_that_repeats_the_key_is_not_repeated() {
+        let error = refused(401, r#"{"error":{"message":"bad key sk-canary"}}"#);
+        assert!(error.message.contains("bad key ***"), "{error}");
+        assert!(!format!("{error:?}").contains("canary"));
+        let long = refused(500, &format!("{{\"error\":\"{}\"}}", "sk-canary ".repeat(200)));
+        assert!(!long.message.contains("canary") && long.message.chars().count() < 600);
+    }
+
+    #[test]
+    fn h_prv_05_texts_name_provider_model_path_and_cause() {
+        let error = refused(404, r#"{"error":{"message":"model: m"}}"#);
+        for word in ["anthropic", "\"m\"", "/v1/messages", "Anthropic Messages API", "404"] {
+            assert!(error.message.contains(word), "{error}");
+        }
+        let error = refused(400, r#"{"error":{"message":"m does not support tools"}}"#);
+        assert!(error.message.contains("may not take tools"), "{error}");
+    }
+
+    #[test]
+    fn a_redirect_and_a_web_page_are_explained() {
+        let mut headers = HeaderMap::new();
+        headers.insert(LOCATION, "https://other/v1?k=secret".parse().unwrap());
+        let error = site().refused(StatusCode::MOVED_PERMANENTLY, &headers, b"");
+        assert_eq!(error.kind, Kind::Configuration);
+        assert!(error.message.contains("https://other/v1:") && !error.message.contains("secret"), "{error}");
+        assert!(refused(502, "<html>").message.contains("web page"));
+    }
+}

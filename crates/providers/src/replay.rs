@@ -1,0 +1,230 @@
+//! Recordings of real servers, played back. Each stream is cut at every byte and joined in two chunks: the result must
+//! be the one that was checked in. `UPDATE_GOLDEN=1` writes that anew.
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+use open_agent_model::{Assembler, Block, ProviderError};
+use reqwest::StatusCode;
+use reqwest::header::{HeaderMap, HeaderName};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::events::{Decode, EventStream};
+use crate::failure::Site;
+use crate::{Profile, anthropic, openai};
+
+/// Streams longer than this repeat themselves: between their ends only every so many-th cut is tried.
+const ENDS: usize = 4000;
+const STEP: usize = 61;
+
+struct Recording {
+    name: String,
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Vec<u8>,
+    /// The connection broke after the body.
+    broken: bool,
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+}
+
+fn recordings() -> Vec<Recording> {
+    let mut paths: Vec<PathBuf> =
+        std::fs::read_dir(folder().join("recordings")).unwrap().map(|e| e.unwrap().path()).collect();
+    paths.sort();
+    paths.retain(|p| p.extension().is_some_and(|e| e == "sse"));
+    assert_eq!(paths.len(), 64);
+    paths.iter().filter_map(|p| read(p)).collect()
+}
+
+/// `None` where the server did not even send a status.
+fn read(path: &Path) -> Option<Recording> {
+    let bytes = std::fs::read(path).unwrap();
+    let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+    let text = String::from_utf8(bytes).unwrap();
+    let end = if text.contains("\r\n\r\n") { "\r\n\r\n" } else { "\n\n" };
+    let (head, body) = text.split_once(end)?;
+    let mut lines = head.lines();
+    let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
+    let headers = lines
+        .filter_map(|l| l.split_once(':'))
+        .map(|(k, v)| (HeaderName::from_bytes(k.as_bytes()).unwrap(), v.trim().parse().unwrap()));
+    let (body, broken) = match body.split_once("curl: (") {
+        Some((body, _)) => (body, true),
+        None => (body, false),
+    };
+    Some(Recording { name, status, headers: headers.collect(), body: body.as_bytes().to_vec(), broken })
+}
+
+fn site(r: &Recording) -> Arc<Site> {
+    let profile =
+        Profile::by_name(if r.name.contains("anthropic") { "anthropic" } else { "openai" }).unwrap();
+    Arc::new(Site {
+        profile,
+        name: "server".into(),
+        model: "m".into(),
+        address: "http://h/v1".into(),
+        path: "/v1".into(),
+        has_key: false,
+        secrets: Arc::new([]),
+    })
+}
+
+fn play(runtime: &Runtime, r: &Recording, chunks: &[&[u8]]) -> String {
+    let site = site(r);
+    if r.status != StatusCode::OK {
+        return show(&Err(site.refused(r.status, &r.headers, &chunks.concat())));
+    }
+    let anthropic = site.profile.api == crate::Api::Anthropic;
+    let (a, o) = (anthropic::decoder(site.clone()), openai::decoder(site.clone()));
+    let result = if anthropic { run(runtime, r, chunks, a) } else { run(runtime, r, chunks, o) };
+    show(&result)
+}
+
+type Played = Result<String, ProviderError>;
+
+fn run<D: Decode>(runtime: &Runtime, r: &Recording, chunks: &[&[u8]], decoder: D) -> Played {
+    let mut body: Vec<io::Result<Bytes>> = chunks.iter().map(|c| Ok(Bytes::copy_from_slice(c))).collect();
+    body.extend(r.broken.then(|| Err(io::Error::other("connection reset"))));
+    runtime.block_on(async {
+        let mut events = EventStream::new(stream::iter(body), decoder, site(r), Duration::from_secs(1));
+        let mut assembler = Assembler::new();
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(event) => assembler.push(&event),
+                Err(mut error) => {
+                    write!(error.message, " | partial {:?}", assembler.partial()).unwrap();
+                    return Err(error);
+                }
+            };
+        }
+        let done = assembler.finish()?;
+        let mut out = format!("{} {:?} {:?}\n", done.stop.as_str(), done.model, done.usage.total());
+        for block in &done.content {
+            match block {
+                Block::ToolUse(u) => {
+                    writeln!(out, "  call {} {} {} {:?}", u.id.as_str(), u.name, u.input.get(), u.broken)
+                        .unwrap();
+                }
+                other => writeln!(out, "  {other:?}").unwrap(),
+            }
+        }
+        Ok(out)
+    })
+}
+
+fn show(result: &Played) -> String {
+    match result {
+        Ok(text) => text.clone(),
+        Err(e) => format!(
+            "error {} {:?} {:?} {:?}\n  {}\n",
+            e.kind.as_str(),
+            e.status,
+            e.request_id,
+            e.retry_after,
+            e.message
+        ),
+    }
+}
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_time().build().unwrap()
+}
+
+fn cut_everywhere(api: &str) {
+    let runtime = runtime();
+    for r in recordings().iter().filter(|r| r.name.contains(api)) {
+        let want = play(&runtime, r, &[&r.body]);
+        let last = r.body.len();
+        let long = last > ENDS;
+        let ends = |c: usize| c < ENDS / 4 || last - c < ENDS / 8 || c.is_multiple_of(STEP);
+        for cut in (0..=last).filter(|c| !long || ends(*c)) {
+            let (a, b) = r.body.split_at(cut);
+            assert_eq!(play(&runtime, r, &[a, b]), want, "{} cut at {cut}", r.name);
+        }
+        let single: Vec<&[u8]> = r.body.chunks(1).collect();
+        assert_eq!(play(&runtime, r, &single), want, "{} byte by byte", r.name);
+    }
+}
+
+#[test]
+fn h_str_01_anthropic_recordings_cut_at_every_byte() {
+    cut_everywhere("anthropic");
+}
+
+#[test]
+fn h_str_01_openai_recordings_cut_at_every_byte() {
+    cut_everywhere("openai");
+}
+
+#[test]
+fn recordings_give_what_was_checked_in() {
+    let runtime = runtime();
+    let all = recordings();
+    // Two recordings hold no answer at all.
+    assert_eq!(all.len(), 62);
+    let mut text = String::new();
+    for r in &all {
+        writeln!(text, "{}: {}", r.name, play(&runtime, r, &[&r.body]).trim_end()).unwrap();
+    }
+    let golden = folder().join("recordings.txt");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&golden, &text).unwrap();
+    }
+    let want = std::fs::read_to_string(golden).unwrap_or_default();
+    for (got, want) in text.lines().zip(want.lines()) {
+        assert_eq!(got, want);
+    }
+    assert_eq!(text.lines().count(), want.lines().count());
+}
+
+/// 2-, 3- and 4-byte characters, in text and in arguments, in both framings.
+#[test]
+fn h_str_01_long_characters_survive_every_cut() {
+    let runtime = runtime();
+    let anthropic = |end: &str| {
+        [
+            r#"event: message_start|data: {"type":"message_start","message":{"id":"1","model":"m"}}||"#,
+            r#"event: content_block_start|data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}||"#,
+            r#"event: content_block_delta|data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"é€𝄞"}}||"#,
+            r#"event: content_block_start|data: {"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"c","name":"W"}}||"#,
+            r#"event: content_block_delta|data: {"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\"t\":\"é€𝄞\"}"}}||"#,
+            r#"event: message_delta|data: {"type":"message_delta","delta":{"stop_reason":"tool_use"}}||"#,
+            r#"event: message_stop|data: {"type":"message_stop"}||"#,
+        ]
+        .concat()
+        .replace('|', end)
+    };
+    let openai = |end: &str| {
+        [
+            r#"data: {"choices":[{"delta":{"content":"é€𝄞"}}]}||"#,
+            r#"data: {"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"W","arguments":"{\"t\":\"é€𝄞\"}"}}]}}]}||"#,
+            r#"data: {"choices":[{"delta":{},"finish_reason":"tool_calls"}]}||data: [DONE]||"#,
+        ]
+        .concat()
+        .replace('|', end)
+    };
+    for end in ["\n", "\r\n"] {
+        for (name, body) in [("anthropic", anthropic(end)), ("openai", openai(end))] {
+            let r = Recording {
+                name: name.into(),
+                status: StatusCode::OK,
+                headers: HeaderMap::new(),
+                body: body.into_bytes(),
+                broken: false,
+            };
+            for cut in 0..=r.body.len() {
+                let (a, b) = r.body.split_at(cut);
+                let got = play(&runtime, &r, &[a, b]);
+                assert!(got.contains(r#"Text("é€𝄞")"#) && got.contains(r#"{"t":"é€𝄞"}"#), "{cut}: {got}");
+            }
+        }
+    }
+}
