@@ -17,9 +17,9 @@ pub use budget::{Budget, BudgetExceeded, Reservation};
 pub use clock::SystemClock;
 pub use driver::{Driver, Progress};
 pub use event::{
-    AgentEvent, AssistantMessage, BlockDelta, BlockKind, BlockStarted, DeltaKind, EVENT_VERSION, Envelope,
-    ModelFailed, QuestionAnswered, QuestionAsked, RunEnded, RunStarted, ToolFinished, ToolProgress,
-    ToolRuled, UserMessage, replay,
+    AgentEvent, AnswerStarted, AssistantMessage, BlockDelta, BlockKind, BlockStarted, DeltaKind,
+    EVENT_VERSION, Envelope, ModelFailed, QuestionAnswered, QuestionAsked, RunEnded, RunStarted,
+    ToolFinished, ToolProgress, ToolRuled, UserMessage, replay,
 };
 pub use host::{EngineError, Host, RunSpec, SectionSource};
 pub use machine::{Call, Machine, ModelUse, RunFold, Step};

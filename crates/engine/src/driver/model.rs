@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::Driver;
 use super::tell::Teller;
-use crate::{AgentEvent, BlockDelta, BlockKind, BlockStarted, DeltaKind, EngineError};
+use crate::{AgentEvent, AnswerStarted, BlockDelta, BlockKind, BlockStarted, DeltaKind, EngineError};
 
 /// About how many bytes of a request make a token; errs on the side of more tokens for English text and code.
 const BYTES_PER_TOKEN: u64 = 4;
@@ -186,15 +186,20 @@ async fn receive(
     assembler: &mut Assembler,
     teller: Teller,
 ) -> Result<(), ProviderError> {
+    let model = Arc::clone(&request.model);
     let mut stream: ModelStream = provider.stream(request).await?;
     let live = teller.is_heard();
-    if live {
-        teller.tell(AgentEvent::AnswerStarted);
-    }
+    let mut opening = live.then(|| AnswerStarted { model, vendor_id: None, usage: Usage::default() });
     let mut lengths: Vec<usize> = Vec::new();
     while let Some(event) = poll_fn(|cx| stream.as_mut().poll_next(cx)).await {
         let event = event?;
         let landed = assembler.push(&event);
+        // Told once it is known what the first events say about the whole answer.
+        match (&event, &mut opening) {
+            (ModelEvent::Start { id, .. }, Some(opening)) => opening.vendor_id.clone_from(id),
+            (ModelEvent::Usage(_), Some(_)) | (_, None) => {}
+            _ => tell_opening(&teller, &mut opening, assembler),
+        }
         let (true, Some(landed)) = (live, landed) else { continue };
         if landed.opened {
             lengths.resize(landed.index + 1, 0);
@@ -212,6 +217,12 @@ async fn receive(
     Ok(())
 }
 
+fn tell_opening(teller: &Teller, opening: &mut Option<AnswerStarted>, assembler: &Assembler) {
+    if let Some(started) = opening.take() {
+        teller.tell(AgentEvent::AnswerStarted(AnswerStarted { usage: assembler.usage().total(), ..started }));
+    }
+}
+
 fn block_kind(event: &ModelEvent) -> BlockKind {
     match event {
         ModelEvent::Text { .. } => BlockKind::Text,
@@ -222,7 +233,9 @@ fn block_kind(event: &ModelEvent) -> BlockKind {
             id: f.id.clone().unwrap_or_default(),
             name: f.name.clone().unwrap_or_default(),
         },
-        _ => BlockKind::Other,
+        ModelEvent::Redacted { data, .. } => BlockKind::RedactedThinking { data: data.clone() },
+        ModelEvent::Opaque { raw, .. } => BlockKind::Opaque { raw: raw.clone() },
+        _ => BlockKind::Text,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use open_agent_engine::{
@@ -10,11 +11,12 @@ use open_agent_engine::{
 use open_agent_model::scripted::Scripted;
 use open_agent_model::{
     Block, CallId, Catalogue, Change, PermissionMode, Question, RawJson, RequestOptions, SessionId, Slot,
+    Timestamp,
 };
 use open_agent_policy::{Gate, Policy};
 use open_agent_session::{MemoryStore, Owner, RunLimits, SessionStore};
 use open_agent_tool::{
-    Absent, DynTool, Ports, ToolError, ToolOutput, ToolSet, ToolSource, read_only_tool_fn, tool_fn,
+    Absent, Clock, DynTool, Ports, ToolError, ToolOutput, ToolSet, ToolSource, read_only_tool_fn, tool_fn,
 };
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -88,6 +90,20 @@ pub(crate) fn toy_tools(effects: &Effects) -> Vec<Arc<dyn DynTool>> {
     vec![read, write, ask, fail, panic, forever]
 }
 
+/// A second passes at each look; ids count up.
+#[derive(Default)]
+pub(crate) struct CountingClock(AtomicU32);
+
+impl Clock for CountingClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(i64::from(self.0.fetch_add(1, Ordering::Relaxed)) * 1_000)
+    }
+
+    fn new_id(&self) -> u128 {
+        u128::from(self.0.fetch_add(1, Ordering::Relaxed)) << 64
+    }
+}
+
 pub(crate) struct World {
     pub host: Arc<Host>,
     pub model: Scripted,
@@ -100,6 +116,7 @@ pub(crate) struct Options {
     pub budget: Budget,
     pub extra: Vec<Arc<dyn ToolSource>>,
     pub request: RequestOptions,
+    pub clock: Arc<dyn Clock>,
 }
 
 impl Default for Options {
@@ -110,6 +127,7 @@ impl Default for Options {
             budget: Budget::new(None),
             extra: Vec::new(),
             request: RequestOptions::default(),
+            clock: Arc::new(SystemClock),
         }
     }
 }
@@ -128,7 +146,7 @@ impl World {
             store: options.store,
             tools,
             gate: Gate::new(options.policy),
-            ports: Ports { files: Arc::new(Absent), runner: Arc::new(Absent), clock: Arc::new(SystemClock) },
+            ports: Ports { files: Arc::new(Absent), runner: Arc::new(Absent), clock: options.clock },
             sections: vec![Arc::new(FixedSection::custom("Be a test."))],
             catalogue: Catalogue::default(),
             budget: options.budget,
