@@ -8,7 +8,7 @@ use open_agent_model::{
     Access, Answer, AskId, BrokenInput, CallId, Cost, Message, PermissionMode, Question, RawJson,
     ResultBlock, Ruling, RunId, RunStatus, Seq, SessionId, StopReason, Timestamp, ToolUseId, Usage,
 };
-use open_agent_session::{Failure, Origin, SessionEntry, Stored};
+use open_agent_session::{Failure, Origin, Retry, SessionEntry, Stored};
 use serde::Serialize;
 
 use crate::Machine;
@@ -121,6 +121,9 @@ pub struct ModelFailed {
     pub error: Option<Failure>,
     /// The part of the answer that is kept.
     pub partial: Option<Arc<Message>>,
+    /// The request is made again; `None` = it failed for good.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
     /// Tokens that are known to be spent.
     pub usage: Usage,
     /// Their cost.
@@ -310,6 +313,7 @@ pub(crate) fn event_of(record: &Stored, machine: &Machine) -> Option<AgentEvent>
             model: Arc::clone(&f.model),
             error: f.error.clone(),
             partial: f.partial.clone(),
+            retry: f.retry.clone(),
             usage: f.usage,
             cost: f.cost,
             api_ms: f.api_ms,

@@ -9,6 +9,7 @@ mod event;
 mod host;
 mod machine;
 mod prompt;
+mod retry;
 pub mod scheduler;
 mod sink;
 pub mod wire;
@@ -24,4 +25,5 @@ pub use event::{
 pub use host::{EngineError, Host, RunSpec, SectionSource};
 pub use machine::{Call, Machine, ModelUse, RunFold, Step};
 pub use prompt::{FixedSection, Surroundings};
+pub use retry::RetryConfig;
 pub use sink::{EventSink, EventStream};

@@ -188,9 +188,10 @@ impl AgentBuilder {
             }
         };
         let model: Arc<str> = model;
-        let price = self.catalogue.find(&model).and_then(|m| m.price);
-        if self.options.max_budget_usd.is_some() && price.is_none() {
-            return Err(ConfigError::NoPrice { model: model.to_string() });
+        let asked = std::iter::once(&*model).chain(self.options.fallback_model.as_deref());
+        let unpriced = asked.into_iter().find(|m| self.catalogue.find(m).and_then(|m| m.price).is_none());
+        if let (Some(_), Some(model)) = (self.options.max_budget_usd, unpriced) {
+            return Err(ConfigError::NoPrice { model: model.to_owned() });
         }
         let all = ToolSet::new(open_agent_builtins::core_tools().into_iter().chain(self.custom_tools));
         let mut tools: Vec<Arc<dyn ToolSource>> = vec![Arc::new(Arc::new(restrict(&all, &self.options)?))];
@@ -279,6 +280,8 @@ impl Wiring {
             budget: Budget::new(self.options.max_budget_usd),
             owner: Owner(format!("process {}", std::process::id())),
             request: self.request(),
+            retry: self.options.retry.clone(),
+            fallback_model: self.options.fallback_model.as_deref().map(|m| self.catalogue.resolve(m).into()),
         })
     }
 

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use open_agent_engine::{
-    Budget, Driver, Envelope, EventSink, EventStream, FixedSection, Host, Progress, RunSpec, SystemClock,
+    Budget, Driver, Envelope, EventSink, EventStream, FixedSection, Host, Progress, RetryConfig, RunSpec,
+    SystemClock,
 };
 use open_agent_model::scripted::Scripted;
 use open_agent_model::{
@@ -104,6 +105,29 @@ impl Clock for CountingClock {
     }
 }
 
+/// The paused clock of tokio: sleeping moves it.
+pub(crate) struct PausedClock {
+    began: tokio::time::Instant,
+    ids: AtomicU32,
+}
+
+impl PausedClock {
+    pub(crate) fn new() -> Self {
+        Self { began: tokio::time::Instant::now(), ids: AtomicU32::new(1) }
+    }
+}
+
+impl Clock for PausedClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(i64::try_from(self.began.elapsed().as_millis()).unwrap())
+    }
+
+    fn new_id(&self) -> u128 {
+        // In the middle of the chances that are drawn from it.
+        (u128::from(self.ids.fetch_add(1, Ordering::Relaxed)) << 64) | 0x7FFF
+    }
+}
+
 pub(crate) struct World {
     pub host: Arc<Host>,
     pub model: Scripted,
@@ -117,6 +141,8 @@ pub(crate) struct Options {
     pub extra: Vec<Arc<dyn ToolSource>>,
     pub request: RequestOptions,
     pub clock: Arc<dyn Clock>,
+    pub retry: RetryConfig,
+    pub fallback_model: Option<Arc<str>>,
 }
 
 impl Default for Options {
@@ -128,6 +154,8 @@ impl Default for Options {
             extra: Vec::new(),
             request: RequestOptions::default(),
             clock: Arc::new(SystemClock),
+            retry: RetryConfig { max_retries: 0, ..RetryConfig::default() },
+            fallback_model: None,
         }
     }
 }
@@ -152,6 +180,8 @@ impl World {
             budget: options.budget,
             owner: Owner("test".into()),
             request: options.request,
+            retry: options.retry,
+            fallback_model: options.fallback_model,
         };
         Self { host: Arc::new(host), model, effects }
     }
@@ -186,12 +216,7 @@ pub(crate) fn spec(prompt: &str, limits: RunLimits) -> RunSpec {
 }
 
 pub(crate) async fn finish(driver: &mut Driver) -> Progress {
-    loop {
-        match driver.advance().await.unwrap() {
-            Progress::Stepped => {}
-            other => return other,
-        }
-    }
+    driver.run().await.unwrap()
 }
 
 pub(crate) async fn collect(mut stream: EventStream) -> Vec<Envelope> {

@@ -5,8 +5,8 @@ use std::path::Path;
 use open_agent::model::{Block, ProviderErrorKind, RequestOptions, Secret, ToolChoice};
 use open_agent::testing::{Reply, Scripted, newest_results};
 use open_agent::{
-    Agent, AgentBuilder, AgentError, AgentOptions, ConfigError, Cost, Effort, Env, PermissionMode, RunStatus,
-    SessionId, ThinkingMode, ToolScheduling,
+    Agent, AgentBuilder, AgentError, AgentOptions, ConfigError, Cost, Effort, Env, PermissionMode,
+    RetryConfig, RunStatus, SessionId, ThinkingMode, ToolScheduling,
 };
 
 fn env(pairs: &[(&str, &str)]) -> Env {
@@ -36,8 +36,10 @@ async fn options_with(change: impl FnOnce(&mut AgentOptions)) -> RequestOptions 
 /// is added without a test fails.
 #[test]
 fn h_every_option_has_a_test() {
-    const TESTED: [(&str, &str); 21] = [
+    const TESTED: [(&str, &str); 23] = [
         ("model", "every_option_makes_a_difference"),
+        ("fallback_model", "retries_and_fallback_are_as_told"),
+        ("retry", "retries_and_fallback_are_as_told"),
         ("provider", "what_makes_no_agent_is_said"),
         ("base_url", "options_come_before_the_environment_and_that_before_defaults"),
         ("system_prompt", "every_option_makes_a_difference"),
@@ -114,6 +116,35 @@ async fn a_tool_choice_holds_for_the_first_request() {
     agent(&model, |o| o.tool_choice = ToolChoice::Any).prompt("go").await.unwrap();
     let choices: Vec<ToolChoice> = model.requests().into_iter().map(|r| r.options.tool_choice).collect();
     assert_eq!(choices, [ToolChoice::Any, ToolChoice::Auto]);
+}
+
+#[tokio::test]
+async fn retries_and_fallback_are_as_told() {
+    let down = || {
+        Scripted::responding(|r| match &*r.model {
+            "claude-haiku-4-5" => Reply::text("ok"),
+            _ => Reply::failure(ProviderErrorKind::Overloaded, "busy"),
+        })
+    };
+    let quick = |retries| RetryConfig {
+        max_retries: retries,
+        base_delay: std::time::Duration::ZERO,
+        ..RetryConfig::default()
+    };
+    let model = down();
+    let failed = agent(&model, |o| o.retry = quick(2)).prompt("x").await.unwrap();
+    assert_eq!(
+        (failed.model_calls, failed.errors.as_slice()),
+        (3, &["busy (after 3 attempts)".to_owned()][..])
+    );
+    let set = |o: &mut AgentOptions| {
+        o.retry = quick(1);
+        o.fallback_model = Some("haiku".into());
+    };
+    let result = agent(&down(), set).prompt("x").await.unwrap();
+    assert!(result.is_success());
+    let asked: Vec<(&str, u32)> = result.cost_by_model.iter().map(|m| (&*m.model, m.requests)).collect();
+    assert_eq!(asked, [("claude-haiku-4-5", 1), ("claude-sonnet-4-6", 2)]);
 }
 
 #[tokio::test]
@@ -260,7 +291,8 @@ fn options_come_before_the_environment_and_that_before_defaults() {
 
 #[tokio::test]
 async fn a_failed_prompt_leaves_the_agent_usable() {
-    let model = Scripted::new([Reply::failure(ProviderErrorKind::Server, "it broke"), Reply::text("fine")]);
+    let model =
+        Scripted::new([Reply::failure(ProviderErrorKind::InvalidRequest, "it broke"), Reply::text("fine")]);
     let agent = agent(&model, |_| {});
     let failed = agent.prompt("x").await.unwrap();
     assert_eq!(
