@@ -253,7 +253,7 @@ impl Sink for FileSink<'_> {
             OutputMode::Content if self.search.only_matching => {
                 self.each_match(found, |sink, number, text| {
                     // Matches of nothing say nothing.
-                    if !text.trim_ascii().is_empty() {
+                    if text.iter().any(|b| !matches!(b, b'\n' | b'\r')) {
                         sink.hits.matches += 1;
                         sink.push_lines(number, text);
                     }
