@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use open_agent_model::{Block, BoxFuture, Catalogue, Provider, RequestOptions, Section};
 use open_agent_policy::Gate;
-use open_agent_session::{Owner, RunLimits, SessionStore, StoreError};
+use open_agent_session::{ModelSettings, Owner, RunLimits, SessionStore, StoreError};
 use open_agent_tool::{Ports, ToolSource};
 
 use crate::{Budget, RetryConfig};
@@ -49,8 +49,8 @@ pub trait SectionSource: Send + Sync {
 pub struct RunSpec {
     /// What is asked.
     pub prompt: Vec<Block>,
-    /// Of which model.
-    pub model: Arc<str>,
+    /// Of which model, and how.
+    pub settings: ModelSettings,
     /// In which folder.
     pub root: PathBuf,
     /// Within which limits.

@@ -18,7 +18,7 @@ pub use budget::{Budget, BudgetExceeded, Reservation};
 pub use clock::SystemClock;
 pub use driver::{Driver, Progress};
 pub use event::{
-    AgentEvent, AnswerStarted, AssistantMessage, BlockDelta, BlockKind, BlockStarted, DeltaKind,
+    AgentEvent, AnswerStarted, AssistantMessage, BlockDelta, BlockKind, BlockStarted, Configured, DeltaKind,
     EVENT_VERSION, Envelope, ModelFailed, QuestionAnswered, QuestionAsked, RunEnded, RunStarted,
     ToolFinished, ToolProgress, ToolRuled, UserMessage, replay,
 };

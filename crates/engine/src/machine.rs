@@ -10,8 +10,8 @@ use open_agent_model::{
     Question, RawJson, Role, RunId, RunStatus, Seq, StopReason, Timestamp, ToolUse, Usage,
 };
 use open_agent_session::{
-    Done, ModelDone, ModelFailed, Origin, Ruled, RunEnded, RunStarted, SessionEntry, Stored, Transcript,
-    UserMessage,
+    Done, ModelDone, ModelFailed, ModelSettings, Origin, Ruled, RunEnded, RunStarted, SessionEntry, Stored,
+    Transcript, UserMessage,
 };
 use open_agent_tool::SessionState;
 
@@ -118,8 +118,10 @@ pub struct RunFold {
     pub at: Timestamp,
     /// When its last entry was written.
     pub last_at: Timestamp,
-    /// The model that is asked now.
+    /// The model that is asked now: that of the settings, or the fallback.
     pub model: Arc<str>,
+    /// Whom requests ask, and how.
+    pub settings: ModelSettings,
     /// Failed attempts at the request that is due.
     pub failures: u32,
     /// Model answers.
@@ -168,6 +170,12 @@ impl Machine {
             SessionEntry::Opened(_) => self.on_opened(),
             SessionEntry::User(_) => self.on_user(),
             SessionEntry::RunStarted(started) => self.on_run_started(started, record.at),
+            SessionEntry::Configured(settings) => {
+                if let Some(run) = &mut self.run {
+                    run.model = Arc::clone(&settings.model);
+                    run.settings = settings.clone();
+                }
+            }
             SessionEntry::Prefix(prefix) => self.prefix = Some(Arc::clone(prefix)),
             SessionEntry::ModelDone(done) => self.on_model_done(done),
             SessionEntry::ModelFailed(failed) => self.on_model_failed(failed),
@@ -293,7 +301,8 @@ impl Machine {
             started: started.clone(),
             at,
             last_at: at,
-            model: Arc::clone(&started.model),
+            model: Arc::clone(&started.settings.model),
+            settings: started.settings.clone(),
             failures: 0,
             turns: 0,
             model_calls: 0,

@@ -10,7 +10,7 @@ use open_agent_model::{
 };
 use open_agent_policy::{Gate, Policy};
 use open_agent_sandbox::{PlainFiles, PlainRunner, REMOVED_VARIABLES};
-use open_agent_session::{JsonlStore, MemoryStore, Owner, SessionStore};
+use open_agent_session::{JsonlStore, MemoryStore, ModelSettings, Owner, SessionStore};
 use open_agent_tool::{Clock, DynTool, Ports, ToolSet, ToolSource};
 
 use crate::provider::{self, Choice, SharedProviders};
@@ -33,7 +33,7 @@ pub struct AgentBuilder {
 pub(crate) struct Wiring {
     pub options: AgentOptions,
     pub session_id: SessionId,
-    pub model: Arc<str>,
+    model: Arc<str>,
     env: Env,
     catalogue: Catalogue,
     provider: Arc<dyn Provider>,
@@ -229,6 +229,26 @@ fn restrict(all: &ToolSet, options: &AgentOptions) -> Result<ToolSet, ConfigErro
 }
 
 impl Wiring {
+    /// Whom the first request asks, and how.
+    pub(crate) fn settings(&self) -> ModelSettings {
+        let (thinking, effort) = (self.options.thinking, self.options.effort);
+        ModelSettings { model: Arc::clone(&self.model), thinking, effort }
+    }
+
+    /// The full name of a model that may be asked.
+    pub(crate) fn check_model(&self, name: &str) -> Result<Arc<str>, ConfigError> {
+        let name = name.trim();
+        if name.is_empty() {
+            return Err(ConfigError::EmptyModel);
+        }
+        let model = self.catalogue.resolve(name);
+        let price = self.catalogue.find(model).and_then(|m| m.price);
+        if self.options.max_budget_usd.is_some() && price.is_none() {
+            return Err(ConfigError::NoPrice { model: model.to_owned() });
+        }
+        Ok(model.into())
+    }
+
     /// The project's folder, as a real path.
     pub(crate) fn root(&self) -> Result<PathBuf, ConfigError> {
         let path = match &self.options.cwd {
@@ -304,8 +324,6 @@ impl Wiring {
         RequestOptions {
             max_tokens: self.options.max_tokens.unwrap_or(defaults.max_tokens).min(most.unwrap_or(u64::MAX)),
             temperature: self.options.temperature,
-            thinking: self.options.thinking,
-            effort: self.options.effort,
             tool_choice: self.options.tool_choice.clone(),
             ..defaults
         }

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use open_agent_model::{
-    Access, Answer, AskId, CallId, Change, Cost, Effect, Message, PermissionMode, Prefix, ProviderErrorKind,
-    Question, RawJson, ResultBlock, Ruling, RunId, RunStatus, Seq, StopReason, Timestamp, Usage,
+    Access, Answer, AskId, CallId, Change, Cost, Effect, Effort, Message, PermissionMode, Prefix,
+    ProviderErrorKind, Question, RawJson, ResultBlock, Ruling, RunId, RunStatus, Seq, StopReason,
+    ThinkingMode, Timestamp, Usage,
 };
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -36,6 +37,8 @@ pub enum SessionEntry {
     User(UserMessage),
     /// A run begins.
     RunStarted(RunStarted),
+    /// From the next request on, the run asks so.
+    Configured(ModelSettings),
     /// From here on, requests begin with this.
     Prefix(Arc<Prefix>),
     /// The model answered.
@@ -113,14 +116,27 @@ pub enum Origin {
 pub struct RunStarted {
     /// Its name.
     pub run: RunId,
-    /// The model it begins with.
-    pub model: Arc<str>,
+    /// Whom it asks, and how.
+    pub settings: ModelSettings,
     /// The project's folder.
     pub root: PathBuf,
     /// The permission mode it begins with.
     pub mode: PermissionMode,
     /// Its limits.
     pub limits: RunLimits,
+}
+
+/// What can change from request to request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelSettings {
+    /// The model.
+    pub model: Arc<str>,
+    /// Whether it thinks before it answers; `None` = the vendor's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<ThinkingMode>,
+    /// How much work it puts into an answer; `None` = the vendor's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effort: Option<Effort>,
 }
 
 /// Limits of a run, checked before each request.
@@ -276,8 +292,9 @@ pub struct RunEnded {
 }
 
 /// The tags that this version knows; anything else is [`SessionEntry::Unknown`].
-const KNOWN: [&str; 13] = [
+const KNOWN: [&str; 14] = [
     "opened",
+    "configured",
     "user",
     "run_started",
     "prefix",

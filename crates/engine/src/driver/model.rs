@@ -76,6 +76,10 @@ impl Driver {
         let mut options = self.host.request.clone();
         options.resumes_pause = messages.last().is_some_and(|m| m.role == Role::Assistant);
         let run = self.machine.run();
+        if let Some(run) = run {
+            options.thinking = run.settings.thinking;
+            options.effort = run.settings.effort;
+        }
         if run.is_some_and(|r| r.model_calls > 0) {
             // A choice that held for every request would never let the run end.
             options.tool_choice = ToolChoice::Auto;

@@ -15,7 +15,7 @@ use open_agent_model::{
     Timestamp,
 };
 use open_agent_policy::{Gate, Policy};
-use open_agent_session::{MemoryStore, Owner, RunLimits, SessionStore};
+use open_agent_session::{MemoryStore, ModelSettings, Owner, RunLimits, SessionStore};
 use open_agent_tool::{
     Absent, Clock, DynTool, Ports, ToolError, ToolOutput, ToolSet, ToolSource, read_only_tool_fn, tool_fn,
 };
@@ -206,10 +206,14 @@ pub(crate) fn session() -> SessionId {
     SessionId::new("s").unwrap()
 }
 
+pub(crate) fn settings(model: &str) -> ModelSettings {
+    ModelSettings { model: model.into(), thinking: None, effort: None }
+}
+
 pub(crate) fn spec(prompt: &str, limits: RunLimits) -> RunSpec {
     RunSpec {
         prompt: vec![Block::Text(prompt.into())],
-        model: "claude-sonnet-4-6".into(),
+        settings: settings("claude-sonnet-4-6"),
         root: "/project".into(),
         limits,
     }

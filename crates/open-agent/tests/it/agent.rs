@@ -331,3 +331,91 @@ async fn overlapping_prompts_wait_for_each_other() {
     lengths.sort();
     assert_eq!(lengths, ["1", "3"]);
 }
+
+#[tokio::test]
+async fn the_model_is_switched_between_runs_and_within_one() {
+    let model = Scripted::responding(|r| match r.messages.len() {
+        1 => Reply::call("switch", "{}").usage(10, 1),
+        _ => Reply::text("ok").usage(10, 1),
+    });
+    let place: std::sync::Arc<std::sync::OnceLock<Agent>> = std::sync::Arc::default();
+    let inside = std::sync::Arc::clone(&place);
+    let switch = open_agent::tool_fn("switch", "Switches.", move |_: Nothing, _| {
+        let agent = inside.get().unwrap().clone();
+        async move {
+            agent.switch_model(" haiku ")?;
+            agent.set_thinking(Some(ThinkingMode::Adaptive))?;
+            agent.set_effort(Some(Effort::Low));
+            Ok("switched")
+        }
+    });
+    let builder =
+        AgentBuilder::with_env(Env::default()).provider(model.clone()).tool(switch).allow_tool("switch");
+    let agent = builder.configure(|o| o.persist_session = false).build().unwrap();
+    assert!(place.set(agent.clone()).is_ok());
+    let result = agent.prompt("go").await.unwrap();
+    let costs: Vec<(&str, u32)> = result.cost_by_model.iter().map(|m| (&*m.model, m.requests)).collect();
+    assert_eq!(costs, [("claude-haiku-4-5", 1), ("claude-sonnet-4-6", 1)], "costs are kept apart");
+    agent.switch_model("sonnet").unwrap();
+    agent.set_max_thinking_tokens(Some(2_000)).unwrap();
+    agent.prompt("more").await.unwrap();
+    let asked: Vec<(String, Option<ThinkingMode>, Option<Effort>)> = model
+        .requests()
+        .iter()
+        .map(|r| (r.model.to_string(), r.options.thinking, r.options.effort))
+        .collect();
+    let (haiku, sonnet) = ("claude-haiku-4-5".to_owned(), "claude-sonnet-4-6".to_owned());
+    let budget = Some(ThinkingMode::Enabled { budget_tokens: 2_000 });
+    let low = Some(Effort::Low);
+    assert_eq!(
+        asked,
+        [(sonnet.clone(), None, None), (haiku, Some(ThinkingMode::Adaptive), low), (sonnet, budget, low)]
+    );
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Nothing {}
+
+#[test]
+fn switches_that_make_no_sense_are_refused() {
+    let model = Scripted::new([]);
+    let plain = agent(&model, |_| {});
+    let text = |r: Result<(), ConfigError>| r.err().map(|e| e.to_string()).unwrap_or_default();
+    assert!(text(plain.switch_model(" ")).contains("the model name is empty"));
+    assert_eq!(text(plain.switch_model("anything-at-all")), "");
+    assert!(text(plain.set_max_thinking_tokens(Some(0))).contains("thinking is 0"));
+    assert!(text(plain.set_max_thinking_tokens(Some(-5))).contains("max_thinking_tokens"));
+    assert_eq!(text(plain.set_max_thinking_tokens(None)), "");
+    let bounded = agent(&model, |o| o.max_budget_usd = Some(Cost(1_000_000_000)));
+    assert!(text(bounded.switch_model("unpriced")).contains("register_model"));
+}
+
+#[tokio::test]
+async fn a_stream_of_messages_is_a_run_each() {
+    let model = Scripted::responding(|r| Reply::text(&format!("{} messages", r.messages.len())));
+    let agent = agent(&model, |_| {});
+    let run = agent.stream_input(futures_util::stream::iter(["a", "b", "c"]));
+    let results = run.result().await.unwrap();
+    let texts: Vec<&str> = results.iter().map(|r| r.text.as_str()).collect();
+    assert_eq!(texts, ["1 messages", "3 messages", "5 messages"]);
+}
+
+#[tokio::test]
+async fn an_interrupt_ends_one_run_of_a_stream_of_messages() {
+    let mut first = true;
+    let model = Scripted::responding(move |_| {
+        if std::mem::replace(&mut first, false) {
+            Reply::text("slow").then_stalls()
+        } else {
+            Reply::text("ok")
+        }
+    });
+    let agent = agent(&model, |_| {});
+    let run = agent.stream_input(futures_util::stream::iter(["a", "b"]));
+    while model.requests().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert!(agent.interrupt());
+    let statuses: Vec<RunStatus> = run.result().await.unwrap().iter().map(|r| r.status).collect();
+    assert_eq!(statuses, [RunStatus::Cancelled, RunStatus::Success]);
+}
