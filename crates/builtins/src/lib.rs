@@ -1,7 +1,11 @@
-//! The built-in tools
+//! The built-in tools, one file each. They reach files and processes through the ports of their context only.
 
-/// To come.
-#[must_use]
-pub fn core_tools() -> Vec<std::sync::Arc<dyn open_agent_tool::DynTool>> {
-    Vec::new()
-}
+mod bounds;
+mod core;
+mod edits;
+mod media;
+mod paths;
+mod text;
+mod walk;
+
+pub use crate::core::core_tools;

@@ -8,7 +8,7 @@ use open_agent_model::{
     Access, Answer, AskId, BrokenInput, CallId, Cost, Message, PermissionMode, Question, RawJson,
     ResultBlock, Ruling, RunId, RunStatus, Seq, SessionId, StopReason, Timestamp, ToolUseId, Usage,
 };
-use open_agent_session::{Failure, Origin, SessionEntry, Stored};
+use open_agent_session::{Failure, Origin, Retry, SessionEntry, Stored};
 use serde::Serialize;
 
 use crate::Machine;
@@ -64,7 +64,7 @@ pub enum AgentEvent {
     RunEnded(RunEnded),
 
     /// Live: the model begins to answer.
-    AnswerStarted,
+    AnswerStarted(AnswerStarted),
     /// Live: a block of the answer begins.
     BlockStarted(BlockStarted),
     /// Live: more of a block.
@@ -82,6 +82,8 @@ pub struct RunStarted {
     pub root: PathBuf,
     /// The permission mode.
     pub mode: PermissionMode,
+    /// The tools that the model is offered, by name.
+    pub tools: Vec<String>,
 }
 
 /// See [`AgentEvent::UserMessage`].
@@ -113,10 +115,21 @@ pub struct AssistantMessage {
 /// See [`AgentEvent::ModelFailed`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ModelFailed {
+    /// The model that was asked.
+    pub model: Arc<str>,
     /// What went wrong; `None` = it was interrupted.
     pub error: Option<Failure>,
     /// The part of the answer that is kept.
     pub partial: Option<Arc<Message>>,
+    /// The request is made again; `None` = it failed for good.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
+    /// Tokens that are known to be spent.
+    pub usage: Usage,
+    /// Their cost.
+    pub cost: Option<Cost>,
+    /// Milliseconds from request to failure.
+    pub api_ms: u64,
 }
 
 /// See [`AgentEvent::ToolRuled`].
@@ -188,6 +201,17 @@ pub struct RunEnded {
     pub errors: Vec<String>,
 }
 
+/// See [`AgentEvent::AnswerStarted`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AnswerStarted {
+    /// The model that was asked.
+    pub model: Arc<str>,
+    /// The vendor's id of the answer.
+    pub vendor_id: Option<String>,
+    /// Tokens as far as they are known by now.
+    pub usage: Usage,
+}
+
 /// See [`AgentEvent::BlockStarted`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BlockStarted {
@@ -213,8 +237,16 @@ pub enum BlockKind {
         /// The tool, unless its name comes later.
         name: String,
     },
-    /// Something that is not streamed in pieces.
-    Other,
+    /// Thinking that the vendor encrypted, whole.
+    RedactedThinking {
+        /// The vendor's text.
+        data: String,
+    },
+    /// A block that this version does not know, whole.
+    Opaque {
+        /// The vendor's block.
+        raw: RawJson,
+    },
 }
 
 /// See [`AgentEvent::BlockDelta`].
@@ -261,6 +293,10 @@ pub(crate) fn event_of(record: &Stored, machine: &Machine) -> Option<AgentEvent>
             model: Arc::clone(&s.model),
             root: s.root.clone(),
             mode: s.mode,
+            tools: machine
+                .prefix()
+                .map(|p| p.tools.iter().map(|t| t.name.clone()).collect())
+                .unwrap_or_default(),
         }),
         SessionEntry::User(u) => {
             AgentEvent::UserMessage(UserMessage { message: Arc::clone(&u.message), origin: u.origin })
@@ -273,9 +309,15 @@ pub(crate) fn event_of(record: &Stored, machine: &Machine) -> Option<AgentEvent>
             api_ms: d.api_ms,
             vendor_id: d.vendor_id.clone(),
         }),
-        SessionEntry::ModelFailed(f) => {
-            AgentEvent::ModelFailed(ModelFailed { error: f.error.clone(), partial: f.partial.clone() })
-        }
+        SessionEntry::ModelFailed(f) => AgentEvent::ModelFailed(ModelFailed {
+            model: Arc::clone(&f.model),
+            error: f.error.clone(),
+            partial: f.partial.clone(),
+            retry: f.retry.clone(),
+            usage: f.usage,
+            cost: f.cost,
+            api_ms: f.api_ms,
+        }),
         SessionEntry::Ruled(r) => {
             let call = machine.call(r.call)?;
             AgentEvent::ToolRuled(ToolRuled {

@@ -8,7 +8,7 @@ use open_agent_policy::Gate;
 use open_agent_session::{Owner, RunLimits, SessionStore, StoreError};
 use open_agent_tool::{Ports, ToolSource};
 
-use crate::Budget;
+use crate::{Budget, RetryConfig};
 
 /// Everything that does not change during an agent's life. Shared by all its runs.
 pub struct Host {
@@ -32,6 +32,10 @@ pub struct Host {
     pub owner: Owner,
     /// What requests ask for.
     pub request: RequestOptions,
+    /// How failed requests are retried.
+    pub retry: RetryConfig,
+    /// Whom to ask when the model has no luck, for the rest of the run.
+    pub fallback_model: Option<Arc<str>>,
 }
 
 /// Gives sections of the system prompt.

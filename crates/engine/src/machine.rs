@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use open_agent_model::{
     Access, Answer, AskId, Block, CallId, Change, Cost, Decision, Effect, Message, MessageId, Prefix,
-    Question, RawJson, Role, RunId, RunStatus, Seq, StopReason, ToolUse, Usage,
+    Question, RawJson, Role, RunId, RunStatus, Seq, StopReason, Timestamp, ToolUse, Usage,
 };
 use open_agent_session::{
     Done, ModelDone, ModelFailed, Origin, Ruled, RunEnded, RunStarted, SessionEntry, Stored, Transcript,
@@ -33,7 +33,10 @@ const LOST: &str =
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Ask the model.
-    CallModel,
+    CallModel {
+        /// Not before this moment: an earlier attempt failed.
+        not_before: Option<Timestamp>,
+    },
     /// Rule these calls, in order, up to the first that does more than read.
     Rule(Vec<CallId>),
     /// Have these calls running; take the result of the first that finishes.
@@ -60,6 +63,7 @@ pub struct Machine {
     /// A message came while calls were open.
     superseded: bool,
     interrupted: bool,
+    context_tokens: u64,
     seq: Seq,
 }
 
@@ -111,9 +115,13 @@ pub struct RunFold {
     /// How it began.
     pub started: RunStarted,
     /// When it began.
-    pub at: open_agent_model::Timestamp,
+    pub at: Timestamp,
     /// When its last entry was written.
-    pub last_at: open_agent_model::Timestamp,
+    pub last_at: Timestamp,
+    /// The model that is asked now.
+    pub model: Arc<str>,
+    /// Failed attempts at the request that is due.
+    pub failures: u32,
     /// Model answers.
     pub turns: u32,
     /// Model requests, failed ones too.
@@ -132,6 +140,7 @@ pub struct RunFold {
     pub stop: Option<StopReason>,
     /// How it ended, if it has.
     pub ended: Option<RunEnded>,
+    not_before: Option<Timestamp>,
     continuations: u32,
     cut_calls: u32,
 }
@@ -243,6 +252,12 @@ impl Machine {
         waiting.collect()
     }
 
+    /// How many tokens the conversation had at the last answer, by the vendor's own count.
+    #[must_use]
+    pub fn context_tokens(&self) -> u64 {
+        self.context_tokens
+    }
+
     /// The log's last place.
     #[must_use]
     pub fn seq(&self) -> Seq {
@@ -268,7 +283,7 @@ impl Machine {
         }
     }
 
-    fn on_run_started(&mut self, started: &RunStarted, at: open_agent_model::Timestamp) {
+    fn on_run_started(&mut self, started: &RunStarted, at: Timestamp) {
         let moved = self.run.as_ref().is_none_or(|last| last.started.root != started.root);
         if moved {
             Arc::make_mut(&mut self.state).cwd.clone_from(&started.root);
@@ -278,6 +293,8 @@ impl Machine {
             started: started.clone(),
             at,
             last_at: at,
+            model: Arc::clone(&started.model),
+            failures: 0,
             turns: 0,
             model_calls: 0,
             usage: Usage::default(),
@@ -287,6 +304,7 @@ impl Machine {
             text: String::new(),
             stop: None,
             ended: None,
+            not_before: None,
             continuations: 0,
             cut_calls: 0,
         });
@@ -297,7 +315,8 @@ impl Machine {
         let uses: Vec<ToolUse> = done.message.tool_uses().cloned().collect();
         let cut = uses.iter().any(|u| u.broken.as_ref().is_some_and(|b| b.cut));
         if let Some(run) = &mut self.run {
-            let model = done.message.model.clone().unwrap_or_else(|| Arc::clone(&run.started.model));
+            let model = done.message.model.clone().unwrap_or_else(|| Arc::clone(&run.model));
+            (run.failures, run.not_before) = (0, None);
             run.count(&model, done.usage, done.cost, done.api_ms);
             run.turns += 1;
             run.text = done.message.text();
@@ -306,6 +325,7 @@ impl Machine {
             let continued = done.stop == StopReason::MaxTokens && uses.is_empty();
             run.continuations = if continued { run.continuations + 1 } else { 0 };
         }
+        self.context_tokens = done.usage.all_input() + done.usage.output_tokens;
         self.writers.clear();
         self.calls =
             uses.into_iter().zip(0..).map(|(u, index)| Call::new(CallId { turn, index }, u)).collect();
@@ -319,8 +339,14 @@ impl Machine {
                 run.text = partial.text();
             }
         }
-        if let Some(error) = &failed.error {
-            self.phase = Phase::Failed(error.message.clone());
+        match (&failed.retry, &failed.error, &mut self.run) {
+            (Some(retry), _, Some(run)) => {
+                run.failures = retry.attempt;
+                run.not_before = Some(retry.at);
+                run.model = Arc::clone(&retry.model);
+            }
+            (_, Some(error), _) => self.phase = Phase::Failed(error.message.clone()),
+            _ => {}
         }
     }
 
@@ -436,7 +462,7 @@ impl Machine {
             let error = format!("the limit of {} model calls is reached", run.model_calls);
             return self.end(RunStatus::ErrorMaxModelCalls, vec![error], CLOSED_BY_LIMIT);
         }
-        Step::CallModel
+        Step::CallModel { not_before: run.not_before }
     }
 
     fn next_stopped(&self, run: &RunFold, stop: &StopReason) -> Step {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
-use open_agent_engine::{Driver, Envelope, EventSink, EventStream, Host, Progress, RunSpec};
+use open_agent_engine::{Driver, Envelope, EventSink, EventStream, Host, RunSpec};
 use open_agent_model::{Answer, AskId, Block, SessionId};
 use open_agent_session::RunLimits;
 use tokio::sync::{Mutex as AsyncMutex, OnceCell};
@@ -159,7 +159,7 @@ impl Inner {
             Task::Answer(ask, answer) => driver.answer(ask, answer).await?,
             Task::Resume => {}
         }
-        while driver.advance().await? == Progress::Stepped {}
+        driver.run().await?;
         driver.set_sink(EventSink::none());
         Ok(QueryResult::of(driver, before))
     }

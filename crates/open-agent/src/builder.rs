@@ -9,10 +9,11 @@ use open_agent_model::{
     Catalogue, Cost, Effort, Env, ModelInfo, PermissionMode, Provider, RequestOptions, SessionId,
 };
 use open_agent_policy::{Gate, Policy};
+use open_agent_sandbox::{PlainFiles, PlainRunner, REMOVED_VARIABLES};
 use open_agent_session::{JsonlStore, MemoryStore, Owner, SessionStore};
 use open_agent_tool::{Clock, DynTool, Ports, ToolSet, ToolSource};
 
-use crate::provider::{self, Choice};
+use crate::provider::{self, Choice, SharedProviders};
 use crate::{Agent, AgentOptions, ConfigError};
 
 /// Describes an agent. Clone it to make many that share provider and tools.
@@ -25,6 +26,7 @@ pub struct AgentBuilder {
     store: Option<Arc<dyn SessionStore>>,
     custom_tools: Vec<Arc<dyn DynTool>>,
     sources: Vec<Arc<dyn ToolSource>>,
+    shared: SharedProviders,
 }
 
 /// Everything that an agent is made of, checked.
@@ -57,6 +59,7 @@ impl AgentBuilder {
             store: None,
             custom_tools: Vec::new(),
             sources: Vec::new(),
+            shared: SharedProviders::default(),
         }
     }
 
@@ -179,14 +182,16 @@ impl AgentBuilder {
                 (model.into(), provider)
             }
             None => {
-                let Choice { model, provider } = provider::choose(&self.options, &self.env, &self.catalogue)?;
+                let Choice { model, provider } =
+                    provider::choose(&self.options, &self.env, &self.catalogue, &self.shared)?;
                 (model, provider)
             }
         };
         let model: Arc<str> = model;
-        let price = self.catalogue.find(&model).and_then(|m| m.price);
-        if self.options.max_budget_usd.is_some() && price.is_none() {
-            return Err(ConfigError::NoPrice { model: model.to_string() });
+        let asked = std::iter::once(&*model).chain(self.options.fallback_model.as_deref());
+        let unpriced = asked.into_iter().find(|m| self.catalogue.find(m).and_then(|m| m.price).is_none());
+        if let (Some(_), Some(model)) = (self.options.max_budget_usd, unpriced) {
+            return Err(ConfigError::NoPrice { model: model.to_owned() });
         }
         let all = ToolSet::new(open_agent_builtins::core_tools().into_iter().chain(self.custom_tools));
         let mut tools: Vec<Arc<dyn ToolSource>> = vec![Arc::new(Arc::new(restrict(&all, &self.options)?))];
@@ -260,8 +265,8 @@ impl Wiring {
             roots: vec![root.clone(), scratch.clone()],
         };
         let ports = Ports {
-            files: Arc::new(open_agent_tool::Absent),
-            runner: Arc::new(open_agent_tool::Absent),
+            files: Arc::new(PlainFiles::new(home, scratch)),
+            runner: Arc::new(PlainRunner::new(&self.env, REMOVED_VARIABLES)),
             clock: Arc::new(SystemClock),
         };
         Ok(Host {
@@ -275,6 +280,8 @@ impl Wiring {
             budget: Budget::new(self.options.max_budget_usd),
             owner: Owner(format!("process {}", std::process::id())),
             request: self.request(),
+            retry: self.options.retry.clone(),
+            fallback_model: self.options.fallback_model.as_deref().map(|m| self.catalogue.resolve(m).into()),
         })
     }
 
@@ -299,6 +306,7 @@ impl Wiring {
             temperature: self.options.temperature,
             thinking: self.options.thinking,
             effort: self.options.effort,
+            tool_choice: self.options.tool_choice.clone(),
             ..defaults
         }
     }

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use open_agent_engine::EngineError;
-use open_agent_http::HttpError;
 use open_agent_model::ProviderError;
 
 /// The options make no agent.
@@ -26,6 +25,30 @@ pub enum ConfigError {
     NoModelForKey {
         /// The variable that is set.
         found: &'static str,
+        /// The default model.
+        model: String,
+    },
+    /// No provider has that name.
+    #[error("there is no provider {name:?}: there are {known}")]
+    NoProvider {
+        /// The name.
+        name: String,
+        /// The providers there are.
+        known: String,
+    },
+    /// Nothing says where the model is.
+    #[error(
+        "no provider is known for the model {model:?}: name one with `--provider NAME`, or its address with `--base-url URL`"
+    )]
+    NoProviderForModel {
+        /// The model.
+        model: String,
+    },
+    /// The provider does not have the default model.
+    #[error("the default model {model} is not one of {provider}'s: give a model with `--model NAME`")]
+    NoModelForProvider {
+        /// The provider.
+        provider: &'static str,
         /// The default model.
         model: String,
     },
@@ -61,9 +84,6 @@ pub enum ConfigError {
     /// The provider cannot be used as configured.
     #[error("{0}")]
     Provider(ProviderError),
-    /// The HTTP client cannot be made.
-    #[error("{0}")]
-    Http(#[from] HttpError),
 }
 
 /// A prompt could not be answered at all.

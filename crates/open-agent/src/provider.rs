@@ -1,8 +1,9 @@
 //! Which provider answers, and with which model. Owns the order in which options, environment and defaults count.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use open_agent_model::{Catalogue, Env, Provider};
+use open_agent_model::{Catalogue, Env, Provider, Secret};
+use open_agent_providers::{Profile, ProviderConfig};
 
 use crate::{AgentOptions, ConfigError};
 
@@ -21,6 +22,101 @@ pub(crate) fn model_name(options: &AgentOptions, env: &Env, catalogue: &Catalogu
     catalogue.resolve(named.trim()).to_owned()
 }
 
-pub(crate) fn choose(_: &AgentOptions, _: &Env, _: &Catalogue) -> Result<Choice, ConfigError> {
-    Err(ConfigError::EmptyModel)
+/// Makes the provider: the one named, else the one that the model's name speaks for, else, at an address that was given,
+/// one that speaks the most common API.
+pub(crate) fn choose(
+    options: &AgentOptions,
+    env: &Env,
+    catalogue: &Catalogue,
+    shared: &SharedProviders,
+) -> Result<Choice, ConfigError> {
+    let model = model_name(options, env, catalogue);
+    let is_named = options.model.is_some() || env.get("CODEANY_MODEL").is_some();
+    let has_address = options.base_url.is_some() || env.get("CODEANY_BASE_URL").is_some();
+    let profile = match &options.provider {
+        Some(name) => {
+            let known = || Profile::names().collect::<Vec<_>>().join(", ");
+            Profile::by_name(name)
+                .ok_or_else(|| ConfigError::NoProvider { name: name.clone(), known: known() })?
+        }
+        None => match Profile::for_model(&model) {
+            Some(profile) => profile,
+            None if has_address => {
+                Profile::by_name("generic").ok_or(ConfigError::NoProviderForModel { model: model.clone() })?
+            }
+            None => return Err(ConfigError::NoProviderForModel { model }),
+        },
+    };
+    let mut config = ProviderConfig::from_env(profile, env);
+    if let Some(url) = &options.base_url {
+        config.base_url.clone_from(url);
+    }
+    if let Some(key) = &options.api_key {
+        config.key = Some(key.clone());
+    }
+    if !is_named {
+        let default_is_theirs = Profile::for_model(&model).is_some_and(|theirs| theirs.name == profile.name);
+        if !default_is_theirs {
+            return Err(ConfigError::NoModelForProvider { provider: profile.name, model });
+        }
+        if config.key.is_none()
+            && !has_address
+            && env.get("OPENAI_API_KEY").is_some()
+            && env.get("ANTHROPIC_BASE_URL").is_none()
+        {
+            return Err(ConfigError::NoModelForKey { found: "OPENAI_API_KEY", model });
+        }
+    }
+    let provider = shared.get(config)?;
+    Ok(Choice { model: model.into(), provider })
+}
+
+/// The providers that a builder and its clones made, so that agents with the same address and key share one, with its
+/// connections.
+#[derive(Clone, Default)]
+pub(crate) struct SharedProviders(Arc<Mutex<Vec<(Place, Arc<dyn Provider>)>>>);
+
+/// What makes two providers the same.
+#[derive(PartialEq)]
+struct Place {
+    profile: &'static str,
+    base_url: String,
+    key: Option<Secret>,
+}
+
+impl SharedProviders {
+    fn get(&self, config: ProviderConfig) -> Result<Arc<dyn Provider>, ConfigError> {
+        let place = Place {
+            profile: config.profile.name,
+            base_url: config.base_url.clone(),
+            key: config.key.clone(),
+        };
+        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, provider)) = made.iter().find(|(known, _)| *known == place) {
+            return Ok(Arc::clone(provider));
+        }
+        let provider = open_agent_providers::provider(config).map_err(ConfigError::Provider)?;
+        made.push((place, Arc::clone(&provider)));
+        Ok(provider)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agents_with_one_address_and_key_share_their_provider() {
+        let env: Env = [("ANTHROPIC_API_KEY".to_owned(), "k-test".to_owned())].into_iter().collect();
+        let shared = SharedProviders::default();
+        let provider = |change: fn(&mut AgentOptions)| {
+            let mut options = AgentOptions::default();
+            change(&mut options);
+            choose(&options, &env, &Catalogue::default(), &shared).unwrap_or_else(|e| panic!("{e}")).provider
+        };
+        let one = provider(|_| {});
+        assert!(Arc::ptr_eq(&one, &provider(|o| o.model = Some("haiku".into()))));
+        assert!(!Arc::ptr_eq(&one, &provider(|o| o.api_key = Some(Secret::new("k-other")))));
+        assert!(!Arc::ptr_eq(&one, &provider(|o| o.base_url = Some("http://127.0.0.1:1".into()))));
+    }
 }

@@ -1,1 +1,12 @@
-//! Files and processes: what policy judges is carried out here
+//! Files and processes, plainly: [`PlainFiles`] and [`PlainRunner`] carry out what tools ask for, as the user who runs the
+//! program. Judges nothing; holds no tool.
+
+mod environment;
+mod files;
+mod resolve;
+mod runner;
+mod tree;
+
+pub use environment::REMOVED_VARIABLES;
+pub use files::PlainFiles;
+pub use runner::PlainRunner;

@@ -185,6 +185,24 @@ pub struct ModelFailed {
     pub cost: Option<Cost>,
     /// Milliseconds from request to failure.
     pub api_ms: u64,
+    /// The request is made again; `None` = it failed for good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
+}
+
+/// Another attempt at a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retry {
+    /// Not before this moment.
+    pub at: Timestamp,
+    /// How long that was from the failure, in milliseconds.
+    pub delay_ms: u64,
+    /// Which attempt at this request it will be; the first one was 0.
+    pub attempt: u32,
+    /// The most further attempts there may be.
+    pub max_retries: u32,
+    /// The model that is asked: another one where the first had no luck.
+    pub model: Arc<str>,
 }
 
 /// A provider's failure, as it is kept.

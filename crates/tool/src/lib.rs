@@ -14,7 +14,9 @@ mod tool;
 pub use cx::{CxParts, ProgressSink, SessionState, ToolCx};
 pub use error::{Suspended, ToolError, ToolErrorKind};
 pub use output::ToolOutput;
-pub use ports::{Absent, Clock, CommandRunner, CommandSpec, Exit, Files, PortError, Ports, Running};
+pub use ports::{
+    Absent, Clock, CommandRunner, CommandSpec, Descendant, Exit, Files, PortError, Ports, Running, file_stamp,
+};
 pub use schema::schema_of;
 pub use set::{ToolSet, ToolSource};
 pub use tool::{DynTool, PreparedCall, Tool, erase, read_only_tool_fn, tool_fn};

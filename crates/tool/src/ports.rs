@@ -34,6 +34,14 @@ pub trait Files: Send + Sync {
     fn scratch<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(PathBuf, File), PortError>>;
 }
 
+/// The stamp of a file whose metadata is at hand.
+#[must_use]
+pub fn file_stamp(metadata: &std::fs::Metadata) -> FileStamp {
+    let modified = metadata.modified().ok().and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());
+    let modified_ns = modified.and_then(|d| i64::try_from(d.as_nanos()).ok()).unwrap_or_default();
+    FileStamp { modified_ns, len: metadata.len() }
+}
+
 /// The only way anything starts a process.
 pub trait CommandRunner: Send + Sync {
     /// Starts it, in a process group of its own, with its input closed.
@@ -66,6 +74,18 @@ pub trait Running: Send {
 
     /// Ends the process and all its descendants: asks, waits a moment, kills.
     fn kill(&mut self) -> BoxFuture<'_, ()>;
+
+    /// Lets go of a process that has ended: its descendants live on until the runner goes. Returns those that still run.
+    fn leave(self: Box<Self>) -> BoxFuture<'static, Vec<Descendant>>;
+}
+
+/// A process that a command left running.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Descendant {
+    /// Its number.
+    pub pid: u32,
+    /// Its command line.
+    pub command: String,
 }
 
 /// How a process ended.

@@ -3,9 +3,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use open_agent_model::{
-    Answer, AskId, Block, CallId, Change, Message, MessageId, Prefix, Role, RunId, SessionId,
+    Answer, AskId, Block, CallId, Change, Message, MessageId, Prefix, Role, RunId, SessionId, Timestamp,
 };
 use open_agent_session::{Durability, Origin, RunStarted, SessionEntry, SessionWriter, UserMessage};
 use open_agent_tool::{PreparedCall, ToolSet};
@@ -46,6 +47,8 @@ pub enum Progress {
     Stepped,
     /// Nothing can be done before one of these is answered.
     Waiting(Vec<AskId>),
+    /// Nothing is to be done before this moment.
+    Sleeping(Timestamp),
     /// No run is going on.
     Done,
 }
@@ -138,7 +141,10 @@ impl Driver {
             self.interrupt(Vec::new()).await?;
         }
         match self.machine.next() {
-            Step::CallModel => self.call_model().await?,
+            Step::CallModel { not_before: Some(until) } if until > self.host.ports.clock.now() => {
+                return Ok(Progress::Sleeping(until));
+            }
+            Step::CallModel { .. } => self.call_model().await?,
             Step::Rule(calls) => self.rule(calls).await?,
             Step::Run(calls) => self.run_calls(calls).await?,
             Step::Record(entries) => self.record(entries, Durability::Written).await?,
@@ -146,6 +152,27 @@ impl Driver {
             Step::Done => return Ok(Progress::Done),
         }
         Ok(Progress::Stepped)
+    }
+
+    /// Advances until nothing can be done without somebody else, sleeping where that is needed.
+    pub async fn run(&mut self) -> Result<Progress, EngineError> {
+        loop {
+            match self.advance().await? {
+                Progress::Stepped => {}
+                Progress::Sleeping(until) => self.sleep(until).await,
+                end => return Ok(end),
+            }
+        }
+    }
+
+    /// Sleeps; an interrupt wakes it.
+    async fn sleep(&mut self, until: Timestamp) {
+        let left = until.0.saturating_sub(self.host.ports.clock.now().0);
+        let left = Duration::from_millis(u64::try_from(left).unwrap_or_default());
+        tokio::select! {
+            () = self.cancel.cancelled() => {}
+            () = tokio::time::sleep(left) => {}
+        }
     }
 
     /// Writes entries, then applies and tells them.

@@ -1,0 +1,357 @@
+//! Bash: a shell command. Owns the time it may take, what is kept of its output, and the folder that it leaves behind.
+
+mod clean;
+mod output;
+mod shell;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use open_agent_model::{Access, Change};
+use open_agent_tool::{Descendant, Exit, PortError, Running, Tool, ToolCx, ToolError, ToolOutput};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
+
+use self::output::{Output, Side, copy_rest};
+use crate::bounds::{cut_line, head_and_tail};
+
+const DEFAULT_MS: u64 = 120_000;
+const MAX_MS: u64 = 600_000;
+/// Who holds the pipes once the command has ended gets this long to write what is already on its way.
+const DRAIN: Duration = Duration::from_millis(150);
+/// A line of progress at most this often.
+const PROGRESS: Duration = Duration::from_millis(500);
+/// As much of an output is kept for user interfaces.
+const MAX_DETAILS: usize = 20_000;
+
+pub(super) struct Bash;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Input {
+    /// The command.
+    command: String,
+    /// Milliseconds until it is killed (default 120000, at most 600000).
+    timeout: Option<u64>,
+    /// What it does, in five to ten words, for people who watch.
+    #[serde(default)]
+    #[expect(dead_code, reason = "front ends read it from the input")]
+    description: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Details {
+    stdout: String,
+    stderr: String,
+    interrupted: bool,
+    timed_out: bool,
+    exit_code: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signal: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    persisted_output_path: Option<PathBuf>,
+    output_bytes: u64,
+    left_running: Vec<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_output_path: Option<PathBuf>,
+}
+
+impl Tool for Bash {
+    const NAME: &'static str = "Bash";
+    type Input = Input;
+
+    fn description(&self) -> String {
+        "Runs a command in bash, without a terminal and with its input closed: nothing can be asked. The working folder \
+         lasts from call to call (inside the project); variables and functions do not. Output over 100,000 characters is \
+         cut in the middle; the whole is kept in a file. For files use Read, Edit, Write, Glob and Grep rather than cat, \
+         sed, find or grep. A process started with & goes on after the call."
+            .into()
+    }
+
+    fn access(&self, input: &Input, _: &ToolCx) -> Vec<Access> {
+        vec![Access::Exec(input.command.clone())]
+    }
+
+    async fn call(&self, input: Input, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
+        if input.command.trim().is_empty() {
+            return Err(ToolError::bad_input("the command is empty"));
+        }
+        if input.timeout == Some(0) {
+            return Err(ToolError::bad_input("timeout is in milliseconds, from 1 to 600000"));
+        }
+        let limit = Duration::from_millis(input.timeout.unwrap_or(DEFAULT_MS).min(MAX_MS));
+        let place = Place::find(cx)?;
+        let mut running = start(cx, &place.folder, &input.command).await?;
+        let mut output = Output::new(cx.clone());
+        let mut pipes = Pipes::of(&mut *running);
+        let end = attend(cx, &mut *running, &mut pipes, (&mut output, limit)).await;
+        let left = if end.was_killed() { Vec::new() } else { running.leave().await };
+        let mut report = Report { limit, end, left, left_output: None };
+        if !report.left.is_empty() {
+            report.left_output = pipes.hand_over(cx).await;
+        }
+        Ok(report.finish(cx, place, output.finish().await))
+    }
+}
+
+/// Where a command runs.
+struct Place {
+    folder: PathBuf,
+    note: Option<String>,
+}
+
+impl Place {
+    fn find(cx: &ToolCx) -> Result<Self, ToolError> {
+        let Err(error) = cx.files().walk_root(cx.cwd()) else {
+            return Ok(Self { folder: cx.cwd().to_owned(), note: None });
+        };
+        match cx.files().walk_root(cx.root()) {
+            Ok(folder) => {
+                let note = format!(
+                    "The working folder {} is gone, so the command ran in {}, which is the working folder now.",
+                    cx.cwd().display(),
+                    folder.display()
+                );
+                Ok(Self { folder, note: Some(note) })
+            }
+            Err(_) => Err(error.into()),
+        }
+    }
+}
+
+async fn start(cx: &ToolCx, folder: &Path, command: &str) -> Result<Box<dyn Running>, ToolError> {
+    match cx.runner().spawn(shell::bash(folder, command)).await {
+        Err(PortError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            Ok(cx.runner().spawn(shell::sh(folder, command)).await?)
+        }
+        Err(PortError::Io { source, .. }) if source.kind() == std::io::ErrorKind::ArgumentListTooLong => {
+            Err(ToolError::bad_input("the command is too long for a shell: write it to a file and run that")
+                .with_source(source))
+        }
+        started => Ok(started?),
+    }
+}
+
+/// How a command came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Exited(Exit),
+    TimedOut,
+    Interrupted,
+}
+
+impl End {
+    fn was_killed(self) -> bool {
+        matches!(self, Self::TimedOut | Self::Interrupted)
+    }
+}
+
+type Pipe = Box<dyn AsyncRead + Send + Unpin>;
+
+/// What a command writes to; `None` once it is closed.
+struct Pipes {
+    stdout: Option<Pipe>,
+    stderr: Option<Pipe>,
+}
+
+impl Pipes {
+    fn of(running: &mut dyn Running) -> Self {
+        Self { stdout: running.stdout(), stderr: running.stderr() }
+    }
+
+    fn are_closed(&self) -> bool {
+        self.stdout.is_none() && self.stderr.is_none()
+    }
+
+    /// Goes on reading for those who were left running: without a reader their next line would kill them.
+    async fn hand_over(self, cx: &ToolCx) -> Option<PathBuf> {
+        if self.are_closed() {
+            return None;
+        }
+        let call = cx.call();
+        let name = format!("bash-{}-{}-left-running.txt", call.turn, call.index);
+        let (path, file) = cx.files().scratch(&name).await.ok()?;
+        tokio::spawn(copy_rest(self.stdout, self.stderr, file));
+        Some(path)
+    }
+}
+
+async fn read_some(pipe: &mut Option<Pipe>, buffer: &mut [u8]) -> usize {
+    match pipe {
+        Some(open) => {
+            let n = open.read(buffer).await.unwrap_or(0);
+            if n == 0 {
+                *pipe = None;
+            }
+            n
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// Reads what the command writes until it has ended, its time is up or the run is interrupted.
+async fn attend(
+    cx: &ToolCx,
+    running: &mut dyn Running,
+    pipes: &mut Pipes,
+    (output, limit): (&mut Output, Duration),
+) -> End {
+    let deadline = Instant::now() + limit;
+    let mut ended: Option<(End, Instant)> = None;
+    let (mut out, mut err) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
+    let mut tick = interval_at(Instant::now() + PROGRESS, PROGRESS);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        if let Some((end, until)) = ended
+            && (pipes.are_closed() || Instant::now() >= until)
+        {
+            return end;
+        }
+        let until = ended.map_or(deadline, |(_, until)| until);
+        let stop = tokio::select! {
+            n = read_some(&mut pipes.stdout, &mut out) => {
+                output.push(Side::Out, &out[..n]).await;
+                continue;
+            }
+            n = read_some(&mut pipes.stderr, &mut err) => {
+                output.push(Side::Err, &err[..n]).await;
+                continue;
+            }
+            exit = running.wait(), if ended.is_none() => {
+                let exit = exit.unwrap_or(Exit { code: None, signal: None });
+                ended = Some((End::Exited(exit), Instant::now() + DRAIN));
+                continue;
+            }
+            _ = tick.tick(), if ended.is_none() => {
+                output.tell_progress();
+                continue;
+            }
+            () = sleep_until(until) => End::TimedOut,
+            () = cx.cancel().cancelled(), if ended.is_none() => End::Interrupted,
+        };
+        if ended.is_none() {
+            running.kill().await;
+            ended = Some((stop, Instant::now() + DRAIN));
+        }
+    }
+}
+
+/// What there is to tell.
+struct Report {
+    limit: Duration,
+    end: End,
+    left: Vec<Descendant>,
+    left_output: Option<PathBuf>,
+}
+
+impl Report {
+    fn finish(self, cx: &ToolCx, place: Place, output: output::Finished) -> ToolOutput {
+        let mut notes: Vec<String> = place.note.iter().cloned().collect();
+        let mut change = (place.folder != cx.cwd()).then(|| place.folder.clone());
+        if let Some(folder) = &output.folder {
+            match new_folder(cx, &place.folder, folder) {
+                Ok(Some(folder)) => change = Some(folder),
+                Ok(None) => {}
+                Err(note) => notes.push(note),
+            }
+        }
+        let is_error = !matches!(self.end, End::Exited(Exit { code: Some(0), .. }));
+        notes.extend(self.end_note());
+        notes.extend(self.left_note());
+        let mut text = join(&output.stdout, &output.stderr);
+        if text.is_empty() && notes.is_empty() {
+            text.push_str("(No output.)");
+        }
+        let whole = output
+            .spill
+            .as_ref()
+            .map_or(String::new(), |path| format!("; all {} bytes are in {}", output.bytes, path.display()));
+        let cut = head_and_tail(text, &whole);
+        let text = if notes.is_empty() { cut } else { join(&cut, &notes.join("\n")) };
+        let exit = if let End::Exited(exit) = self.end { exit } else { Exit { code: None, signal: None } };
+        let details = Details {
+            stdout: middle_out(&output.stdout),
+            stderr: middle_out(&output.stderr),
+            interrupted: self.end == End::Interrupted,
+            timed_out: self.end == End::TimedOut,
+            exit_code: exit.code,
+            signal: exit.signal,
+            persisted_output_path: output.spill,
+            output_bytes: output.bytes,
+            left_running: self.left.iter().map(|d| d.pid).collect(),
+            left_output_path: self.left_output,
+        };
+        let mut result = ToolOutput::text(head_and_tail(text, &whole)).with_details(&details);
+        result.is_error = is_error;
+        result.changes.extend(change.map(Change::Cwd));
+        result
+    }
+
+    fn end_note(&self) -> Option<String> {
+        match self.end {
+            End::Exited(Exit { code: Some(0), .. }) => None,
+            End::Exited(Exit { code: Some(code), .. }) => Some(format!("Exit code {code}")),
+            End::Exited(Exit { signal: Some(signal), .. }) => Some(format!("Ended by signal {signal}")),
+            End::Exited(_) => Some("How it ended is not known.".into()),
+            End::TimedOut => Some(format!(
+                "Timed out after {} ms: the command and all its processes were killed. Above is what it had written. \
+                 Give a larger timeout (at most {MAX_MS}), or start it with & and look later.",
+                self.limit.as_millis()
+            )),
+            End::Interrupted => Some("Interrupted: the command and all its processes were killed.".into()),
+        }
+    }
+
+    fn left_note(&self) -> Option<String> {
+        if self.left.is_empty() {
+            return None;
+        }
+        let list: Vec<String> =
+            self.left.iter().take(10).map(|d| format!("{} ({})", d.pid, cut_line(&d.command, 100))).collect();
+        let mut note = format!("Left running: {}. They end with the session.", list.join(", "));
+        if let Some(path) = &self.left_output {
+            note.push_str(&format!(" What they write from now on goes to {}.", path.display()));
+        }
+        Some(note)
+    }
+}
+
+/// The folder that the shell ended in, if it is another one and may be kept.
+fn new_folder(cx: &ToolCx, before: &Path, reported: &str) -> Result<Option<PathBuf>, String> {
+    let reset =
+        |why: &str| Err(format!("The shell's folder was reset to {}: {reported} {why}.", before.display()));
+    let Ok(folder) = cx.files().resolve(before, Path::new(reported)) else {
+        return reset("cannot be resolved");
+    };
+    if folder == before {
+        return Ok(None);
+    }
+    let root = cx.files().walk_root(cx.root()).unwrap_or_else(|_| cx.root().to_owned());
+    if !folder.starts_with(&root) {
+        return reset("is outside of the project");
+    }
+    match cx.files().walk_root(&folder) {
+        Ok(folder) => Ok(Some(folder)),
+        Err(_) => reset("is gone"),
+    }
+}
+
+fn join(first: &str, second: &str) -> String {
+    match (first.is_empty(), second.is_empty()) {
+        (_, true) => first.to_owned(),
+        (true, false) => second.to_owned(),
+        (false, false) => format!("{}\n{second}", first.trim_end_matches('\n')),
+    }
+}
+
+fn middle_out(text: &str) -> String {
+    if text.len() <= MAX_DETAILS {
+        return text.to_owned();
+    }
+    let head = text.floor_char_boundary(MAX_DETAILS / 2);
+    let tail = text.ceil_char_boundary(text.len() - MAX_DETAILS / 2);
+    format!("{}\n[…]\n{}", &text[..head], &text[tail..])
+}

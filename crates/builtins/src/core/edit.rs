@@ -1,0 +1,206 @@
+//! Edit: one text for another inside a file. All else stays as it is, byte for byte.
+
+use std::path::{Path, PathBuf};
+
+use open_agent_model::{Access, Change, FileSeen, FileStamp};
+use open_agent_tool::{Tool, ToolCx, ToolError, ToolOutput};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::write::read_and_write;
+use crate::bounds::count;
+use crate::edits::{Hunk, Matches, Replaced, explain_miss, patch};
+use crate::paths::{explain, is_missing, resolve, shown};
+use crate::text::{Text, read_whole, to_windows_1252};
+
+/// How many places are named.
+const MAX_PLACES: usize = 20;
+
+pub(super) struct Edit;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Input {
+    /// The file; relative paths start at the working folder.
+    file_path: String,
+    /// The text to replace, exactly as in the file; empty to make a new file.
+    old_string: String,
+    /// What replaces it.
+    new_string: String,
+    /// Replace each occurrence (default: there must be exactly one).
+    #[serde(default)]
+    replace_all: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Details<'a> {
+    file_path: &'a Path,
+    old_string: &'a str,
+    new_string: &'a str,
+    replace_all: bool,
+    replacements: usize,
+    user_modified: bool,
+    structured_patch: Vec<Hunk>,
+}
+
+impl Tool for Edit {
+    const NAME: &'static str = "Edit";
+    type Input = Input;
+
+    fn description(&self) -> String {
+        "Replaces text in a file that was read in this session and is unchanged since. old_string must be the file's text \
+         exactly, with its indentation but without Read's line numbers, and must occur once: add lines around it until \
+         it does, or set replace_all. Text is taken literally. Line ends and encoding are kept: write \\n for any line \
+         end."
+            .into()
+    }
+
+    fn access(&self, input: &Input, cx: &ToolCx) -> Vec<Access> {
+        read_and_write(cx, &input.file_path)
+    }
+
+    async fn call(&self, input: Input, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
+        if input.old_string == input.new_string {
+            return Err(ToolError::bad_input(
+                "old_string and new_string are the same: there is nothing to do",
+            ));
+        }
+        let path = resolve(cx, &input.file_path)?;
+        let (bytes, stamp) = match read_whole(cx, &path).await {
+            Ok(file) => file?,
+            Err(error) if is_missing(&error) && input.old_string.is_empty() => {
+                return create(cx, &path, &input).await;
+            }
+            Err(error) => return Err(explain(cx, &path, error)),
+        };
+        check_seen(cx, &path, stamp)?;
+        let edited = {
+            let (path, cx) = (path.clone(), cx.clone());
+            tokio::task::spawn_blocking(move || edit(&cx, path, bytes, input)).await??
+        };
+        // What was written meanwhile must not be lost.
+        if cx.files().stamp(&path).await? != Some(stamp) {
+            return Err(changed(cx, &path));
+        }
+        let stamp =
+            cx.files().replace(&path, &edited.bytes).await.map_err(|error| explain(cx, &path, error))?;
+        Ok(edited.output.with_change(Change::FileSeen(FileSeen { path, stamp })))
+    }
+}
+
+struct Edited {
+    bytes: Vec<u8>,
+    output: ToolOutput,
+}
+
+fn edit(cx: &ToolCx, path: PathBuf, bytes: Vec<u8>, input: Input) -> Result<Edited, ToolError> {
+    let name = shown(cx, &path);
+    let Some(text) = Text::decode(bytes) else {
+        return Err(ToolError::new(format!(
+            "{name} is a binary file or broken UTF-16; Edit would damage it."
+        )));
+    };
+    let replaced = if input.old_string.is_empty() {
+        if !text.body.is_empty() {
+            return Err(ToolError::bad_input(format!(
+                "{name} exists and is not empty, so old_string must not be empty. Use Write to replace all of it."
+            )));
+        }
+        Replaced { body: input.new_string.clone().into_bytes(), lines: vec![1] }
+    } else {
+        replace(&text, &name, &input)?
+    };
+    let details = Details {
+        file_path: &path,
+        old_string: &input.old_string,
+        new_string: &input.new_string,
+        replace_all: input.replace_all,
+        replacements: replaced.lines.len(),
+        user_modified: false,
+        structured_patch: patch(&text.body, &replaced.body),
+    };
+    let what = format!(
+        "Edited {name}: {} at {}.",
+        count(replaced.lines.len(), "replacement"),
+        places(&replaced.lines)
+    );
+    Ok(Edited { bytes: text.encode(&replaced.body), output: ToolOutput::text(what).with_details(&details) })
+}
+
+fn replace(text: &Text, name: &str, input: &Input) -> Result<Replaced, ToolError> {
+    let mut matches = Matches::find(&text.body, input.old_string.as_bytes());
+    let mut new = text.bytes_of(&input.new_string);
+    if matches.len() == 0 && !text.is_utf8() {
+        // As Read shows them, bytes that are no UTF-8 are Windows-1252.
+        if let Some(latin) = to_windows_1252(&input.old_string) {
+            matches = Matches::find(&text.body, &latin);
+            if matches.len() > 0 && !input.old_string.is_ascii() {
+                new = to_windows_1252(&input.new_string).map(Into::into);
+            }
+        }
+    }
+    if matches.len() == 0 {
+        return Err(ToolError::new(explain_miss(&text.body, &input.old_string)));
+    }
+    if matches.len() > 1 && !input.replace_all {
+        return Err(ToolError::new(format!(
+            "old_string occurs {} times in {name}, at {}. Nothing was changed. Add lines around it so that it occurs \
+             once, or set replace_all.",
+            matches.len(),
+            places(&matches.lines(&text.body))
+        )));
+    }
+    let Some(new) = new else {
+        return Err(ToolError::new(format!(
+            "{name} is encoded in Windows-1252 (Latin-1), which has no sign for some character of new_string. Nothing \
+             was changed. Use other characters, or convert the file with iconv first."
+        )));
+    };
+    Ok(matches.replace(&text.body, &new))
+}
+
+async fn create(cx: &ToolCx, path: &Path, input: &Input) -> Result<ToolOutput, ToolError> {
+    let bytes = input.new_string.as_bytes();
+    let stamp = cx.files().replace(path, bytes).await.map_err(|error| explain(cx, path, error))?;
+    let details = Details {
+        file_path: path,
+        old_string: "",
+        new_string: &input.new_string,
+        replace_all: input.replace_all,
+        replacements: 1,
+        user_modified: false,
+        structured_patch: patch(b"", bytes),
+    };
+    Ok(ToolOutput::text(format!("Created {}.", shown(cx, path)))
+        .with_details(&details)
+        .with_change(Change::FileSeen(FileSeen { path: path.to_owned(), stamp })))
+}
+
+/// A file may be changed only as the session knows it.
+pub(super) fn check_seen(cx: &ToolCx, path: &Path, now: FileStamp) -> Result<(), ToolError> {
+    match cx.seen(path) {
+        Some(seen) if seen == now => Ok(()),
+        Some(_) => Err(changed(cx, path)),
+        None => Err(ToolError::new(format!(
+            "{} exists and has not been read in this session. Read it first.",
+            shown(cx, path)
+        ))),
+    }
+}
+
+fn changed(cx: &ToolCx, path: &Path) -> ToolError {
+    ToolError::new(format!(
+        "{} was changed by someone else since it was last read. Nothing was written. Read it again first.",
+        shown(cx, path)
+    ))
+}
+
+fn places(lines: &[usize]) -> String {
+    let mut lines: Vec<usize> = lines.to_vec();
+    lines.dedup();
+    let shown: Vec<String> = lines.iter().take(MAX_PLACES).map(usize::to_string).collect();
+    let more = lines.len().saturating_sub(MAX_PLACES);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{} {}{more}", if lines.len() == 1 { "line" } else { "lines" }, shown.join(", "))
+}

@@ -1,0 +1,241 @@
+//! Glob: files by name, the newest first.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, Instant, SystemTime};
+
+use globset::{GlobBuilder, GlobMatcher};
+use ignore::overrides::Override;
+use ignore::types::Types;
+use open_agent_model::{Access, Effect};
+use open_agent_tool::{Tool, ToolCx, ToolError, ToolOutput};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::bounds::head_and_tail;
+use crate::paths::{explain, resolve, shown};
+use crate::walk::{Deadline, PATIENCE, Rules, Start, Tally, Walk, with_notes};
+
+const MAX_FILES: usize = 100;
+
+pub(super) struct Glob {
+    pub(super) patience: Duration,
+}
+
+impl Default for Glob {
+    fn default() -> Self {
+        Self { patience: PATIENCE }
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Input {
+    /// Such as `*.rs` (at any depth), `src/**/*.{ts,tsx}`.
+    pattern: String,
+    /// The folder to start at (default: the working folder).
+    path: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Details {
+    filenames: Vec<String>,
+    num_files: usize,
+    total: usize,
+    truncated: bool,
+    timed_out: bool,
+    skipped_ignored: usize,
+    skipped_hidden: usize,
+    duration_ms: u64,
+}
+
+impl Tool for Glob {
+    const NAME: &'static str = "Glob";
+    type Input = Input;
+
+    fn description(&self) -> String {
+        "Finds files by name, the newest first, 100 at most. Hidden files and what .gitignore names are left out unless \
+         the pattern or path names them outright."
+            .into()
+    }
+
+    fn access(&self, input: &Input, cx: &ToolCx) -> Vec<Access> {
+        let folder = Plan::of(cx, input).map(|plan| plan.start.folder);
+        vec![Access::Read(folder.unwrap_or_else(|_| cx.cwd().join(input.path.as_deref().unwrap_or("."))))]
+    }
+
+    fn effect(&self, _: &Input) -> Effect {
+        Effect::ReadOnly
+    }
+
+    async fn call(&self, input: Input, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
+        let started = Instant::now();
+        let plan = Plan::of(cx, &input)?;
+        let root = match cx.files().walk_root(&plan.start.folder) {
+            Ok(root) => root,
+            Err(error) => return Err(explain(cx, &plan.start.folder, error)),
+        };
+        let deadline = Deadline::new(self.patience, cx.cancel());
+        let (found, tally) = tokio::task::spawn_blocking(move || find(&plan, &root, &deadline)).await?;
+        Ok(output(cx, found, &tally, started))
+    }
+}
+
+/// What a pattern asks for.
+struct Plan {
+    start: Start,
+    matcher: GlobMatcher,
+    max_depth: Option<usize>,
+    names_hidden: bool,
+}
+
+impl Plan {
+    fn of(cx: &ToolCx, input: &Input) -> Result<Self, ToolError> {
+        let base = resolve(cx, input.path.as_deref().unwrap_or("."))?;
+        let (prefix, rest) = split(&input.pattern);
+        let folder =
+            if prefix.is_empty() { base.clone() } else { cx.files().resolve(&base, Path::new(prefix))? };
+        if rest.is_empty() {
+            return Err(ToolError::bad_input("the pattern names no file"));
+        }
+        // As in ignore files: without a slash, the name may be at any depth.
+        let pattern = if input.pattern.contains('/') { rest.to_owned() } else { format!("**/{rest}") };
+        let matcher = GlobBuilder::new(&pattern)
+            .literal_separator(true)
+            .build()
+            .map_err(|error| ToolError::bad_input(format!("{error}. To find text in files, use Grep.")))?
+            .compile_matcher();
+        let max_depth =
+            (!pattern.contains("**") && !pattern.contains('{')).then(|| pattern.split('/').count());
+        let names_hidden = rest.split('/').any(|part| part.starts_with('.') || part.contains("{."));
+        let is_named = folder != cx.cwd();
+        Ok(Self { start: Start { folder, is_named }, matcher, max_depth, names_hidden })
+    }
+}
+
+/// The folders that a pattern names plainly, and the rest of it.
+fn split(pattern: &str) -> (&str, &str) {
+    let mut at = 0;
+    for (i, _) in pattern.match_indices('/') {
+        if pattern[at..i].contains(['*', '?', '[', '{', '\\']) {
+            break;
+        }
+        at = i + 1;
+    }
+    let prefix = &pattern[..at];
+    (if prefix.len() > 1 { prefix.trim_end_matches('/') } else { prefix }, &pattern[at..])
+}
+
+/// The newest of the files that match.
+#[derive(Default)]
+struct Found {
+    newest: BinaryHeap<Reverse<(SystemTime, Reverse<PathBuf>)>>,
+    total: usize,
+}
+
+impl Found {
+    fn push(&mut self, modified: SystemTime, path: PathBuf) {
+        self.newest.push(Reverse((modified, Reverse(path))));
+        if self.newest.len() > MAX_FILES {
+            self.newest.pop();
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.total += other.total;
+        for Reverse((modified, Reverse(path))) in other.newest {
+            self.push(modified, path);
+        }
+    }
+}
+
+/// A thread's share; handed in when the thread is through.
+struct Share<'a> {
+    mine: Found,
+    all: &'a Mutex<Found>,
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        if let Ok(mut all) = self.all.lock() {
+            all.merge(std::mem::take(&mut self.mine));
+        }
+    }
+}
+
+fn find(plan: &Plan, root: &Path, deadline: &Deadline) -> (Found, Tally) {
+    let rules = if plan.names_hidden { Rules::Ignored } else { Rules::All };
+    let (found, tally) = find_by(plan, root, deadline, rules);
+    // A folder that was named and of which the rules leave nothing is meant as it is.
+    if plan.start.is_named && tally.files() == 0 && tally.skipped() != (0, 0) {
+        return find_by(plan, root, deadline, Rules::None);
+    }
+    (found, tally)
+}
+
+fn find_by(plan: &Plan, root: &Path, deadline: &Deadline, rules: Rules) -> (Found, Tally) {
+    let all = Mutex::new(Found::default());
+    let walk = Walk {
+        root,
+        rules,
+        max_depth: plan.max_depth,
+        overrides: Override::empty(),
+        types: Types::empty(),
+        deadline,
+    };
+    let tally = walk.run(|| {
+        let mut share = Share { mine: Found::default(), all: &all };
+        move |entry| {
+            let path = entry.path();
+            if path.strip_prefix(root).is_ok_and(|rest| plan.matcher.is_match(rest)) {
+                share.mine.total += 1;
+                let modified = entry.metadata().ok().and_then(|m| m.modified().ok());
+                share.mine.push(modified.unwrap_or(SystemTime::UNIX_EPOCH), path.to_owned());
+            }
+        }
+    });
+    (all.into_inner().unwrap_or_default(), tally)
+}
+
+fn output(cx: &ToolCx, found: Found, tally: &Tally, started: Instant) -> ToolOutput {
+    let total = found.total;
+    let files: Vec<PathBuf> =
+        found.newest.into_sorted_vec().into_iter().map(|Reverse((_, Reverse(path)))| path).collect();
+    let names: Vec<String> = files.iter().map(|path| shown(cx, path).into_owned()).collect();
+    let mut notes = Vec::new();
+    if total > names.len() {
+        notes.push(format!("{} of {total} files, the newest; narrow the pattern for others", names.len()));
+    }
+    notes.extend(tally.notes());
+    let text = if names.is_empty() { "No file matches.".to_owned() } else { names.join("\n") };
+    let (skipped_ignored, skipped_hidden) = tally.skipped();
+    let details = Details {
+        num_files: names.len(),
+        filenames: names,
+        total,
+        truncated: total > MAX_FILES || tally.is_late(),
+        timed_out: tally.is_late(),
+        skipped_ignored,
+        skipped_hidden,
+        duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or_default(),
+    };
+    ToolOutput::text(head_and_tail(with_notes(text, &notes), "")).with_details(&details)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn walks_start_where_the_pattern_stops_being_plain() {
+        assert_eq!(split("*.rs"), ("", "*.rs"));
+        assert_eq!(split("src/main.rs"), ("src", "main.rs"));
+        assert_eq!(split("apps/a/**/x.json"), ("apps/a", "**/x.json"));
+        assert_eq!(split("/etc/*.conf"), ("/etc", "*.conf"));
+        assert_eq!(split("/*"), ("/", "*"));
+        assert_eq!(split("{a,b}/c/d"), ("", "{a,b}/c/d"));
+    }
+}

@@ -1,0 +1,360 @@
+//! Grep: text in files, with ripgrep's own engine in this process. The answer is in the order of paths, whatever thread
+//! was first.
+
+mod collect;
+mod search;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use ignore::overrides::{Override, OverrideBuilder};
+use ignore::types::{Types, TypesBuilder};
+use open_agent_model::{Access, Effect};
+use open_agent_tool::{PortError, Tool, ToolCx, ToolError, ToolOutput};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use self::collect::{Collected, Record};
+use self::search::Search;
+use crate::bounds::{count, cut_line, head_and_tail};
+use crate::paths::{explain, read_access, resolve, shown};
+use crate::walk::{Deadline, PATIENCE, Rules, Tally, Walk, with_notes};
+
+const DEFAULT_LIMIT: usize = 250;
+/// The most characters of a line that are shown.
+const MAX_LINE: usize = 1_000;
+
+pub(super) struct Grep {
+    pub(super) patience: Duration,
+}
+
+impl Default for Grep {
+    fn default() -> Self {
+        Self { patience: PATIENCE }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum OutputMode {
+    Content,
+    #[default]
+    FilesWithMatches,
+    Count,
+}
+
+#[derive(Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Input {
+    /// A regular expression (Rust syntax).
+    pattern: String,
+    /// File or folder to search (default: the working folder).
+    path: Option<String>,
+    /// Only files like this: `*.ts`, `!*.min.js`.
+    glob: Option<String>,
+    /// Only files of this type: rust, py, js …
+    r#type: Option<String>,
+    /// Default: files_with_matches.
+    #[serde(default)]
+    output_mode: OutputMode,
+    /// Lines after each match (content).
+    #[serde(rename = "-A")]
+    after: Option<usize>,
+    /// Lines before each match (content).
+    #[serde(rename = "-B")]
+    before: Option<usize>,
+    /// Lines before and after (content).
+    #[serde(rename = "-C", alias = "context")]
+    context: Option<usize>,
+    /// Line numbers (content; default true).
+    #[serde(rename = "-n")]
+    numbers: Option<bool>,
+    /// Ignore case.
+    #[serde(rename = "-i", default)]
+    ignore_case: bool,
+    /// Only the matching parts (content).
+    #[serde(rename = "-o", default)]
+    only_matching: bool,
+    /// `.` matches line ends, and matches may span lines.
+    #[serde(default)]
+    multiline: bool,
+    /// At most this many lines or files (default 250, 0 = all).
+    head_limit: Option<usize>,
+    /// Leave out this many first.
+    #[serde(default)]
+    offset: usize,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Details<'a> {
+    mode: OutputMode,
+    num_files: usize,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    filenames: Vec<&'a str>,
+    num_lines: usize,
+    num_matches: u64,
+    applied_limit: Option<usize>,
+    applied_offset: usize,
+    truncated: bool,
+    timed_out: bool,
+    skipped_ignored: usize,
+    skipped_hidden: usize,
+}
+
+impl Tool for Grep {
+    const NAME: &'static str = "Grep";
+    type Input = Input;
+
+    fn description(&self) -> String {
+        "Searches file contents for a regular expression, with ripgrep's engine: faster than grep in Bash. Results are \
+         sorted by path. Hidden files, what .gitignore names and binary files are left out unless path names them \
+         outright. Braces and other special characters have to be escaped: `interface\\{\\}`."
+            .into()
+    }
+
+    fn access(&self, input: &Input, cx: &ToolCx) -> Vec<Access> {
+        vec![read_access(cx, input.path.as_deref().unwrap_or("."))]
+    }
+
+    fn effect(&self, _: &Input) -> Effect {
+        Effect::ReadOnly
+    }
+
+    async fn call(&self, input: Input, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
+        let matcher = matcher(&input)?;
+        let path = resolve(cx, input.path.as_deref().unwrap_or("."))?;
+        let search = Search::new(&input, matcher);
+        let deadline = Deadline::new(self.patience, cx.cancel());
+        let (collected, tally) = match cx.files().walk_root(&path) {
+            Ok(root) => {
+                let plan = Plan {
+                    overrides: overrides(cx, &root, input.glob.as_deref())?,
+                    types: types(input.r#type.as_deref())?,
+                    is_named: root != cx.cwd(),
+                    root,
+                };
+                tokio::task::spawn_blocking(move || search_folder(&search, &plan, &deadline)).await?
+            }
+            Err(PortError::WrongKind { .. }) => {
+                let file = cx.files().open(&path).await.map_err(|error| explain(cx, &path, error))?;
+                let one = move || search.file_alone(&path, file, &deadline);
+                let collected = tokio::task::spawn_blocking(one).await?;
+                (collected, Tally::default())
+            }
+            Err(error) => return Err(explain(cx, &path, error)),
+        };
+        if collected.is_late {
+            tally.set_late();
+        }
+        Ok(output(cx, &input, collected, &tally))
+    }
+}
+
+fn matcher(input: &Input) -> Result<RegexMatcher, ToolError> {
+    let mut builder = RegexMatcherBuilder::new();
+    builder.multi_line(true).case_insensitive(input.ignore_case);
+    if input.multiline {
+        builder.dot_matches_new_line(true);
+    } else {
+        builder.line_terminator(Some(b'\n'));
+    }
+    builder.build(&input.pattern).map_err(|error| {
+        let text = error.to_string();
+        let hint = if text.contains("not allowed in a regex") {
+            "To match across lines, set multiline."
+        } else if text.contains("look-around") || text.contains("backreferences") {
+            "Look-around and back-references are not supported; use grep -P in Bash for those."
+        } else {
+            "Characters such as ( [ { * + ? . | $ ^ \\ that are meant literally need a \\ in front."
+        };
+        ToolError::bad_input(format!("The pattern is no valid regular expression: {text}\n{hint}"))
+    })
+}
+
+/// As ripgrep's `--glob`: relative to the working folder, and stronger than ignore files.
+fn overrides(cx: &ToolCx, root: &Path, globs: Option<&str>) -> Result<Override, ToolError> {
+    let Some(globs) = globs else { return Ok(Override::empty()) };
+    let base = if root.starts_with(cx.cwd()) { cx.cwd() } else { root };
+    let mut builder = OverrideBuilder::new(base);
+    for glob in split_globs(globs) {
+        builder.add(glob).map_err(|error| ToolError::bad_input(format!("glob: {error}")))?;
+    }
+    builder.build().map_err(|error| ToolError::bad_input(format!("glob: {error}")))
+}
+
+/// Several globs are separated by spaces, or by commas outside of braces.
+fn split_globs(globs: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0_i32;
+    globs
+        .split(move |c: char| {
+            depth += i32::from(c == '{') - i32::from(c == '}');
+            c.is_whitespace() || (c == ',' && depth <= 0)
+        })
+        .filter(|glob| !glob.is_empty())
+}
+
+fn types(name: Option<&str>) -> Result<Types, ToolError> {
+    let Some(name) = name else { return Ok(Types::empty()) };
+    let mut builder = TypesBuilder::new();
+    builder.add_defaults().select(name);
+    builder.build().map_err(|error| {
+        ToolError::bad_input(format!("type: {error}. Use glob instead, such as \"*.{name}\"."))
+    })
+}
+
+struct Plan {
+    root: PathBuf,
+    is_named: bool,
+    overrides: Override,
+    types: Types,
+}
+
+fn search_folder(search: &Search, plan: &Plan, deadline: &Deadline) -> (Collected, Tally) {
+    let (collected, tally) = search_by(search, plan, deadline, Rules::All);
+    // A folder that was named and of which the rules leave nothing is meant as it is.
+    if plan.is_named && tally.files() == 0 && tally.skipped() != (0, 0) {
+        return search_by(search, plan, deadline, Rules::None);
+    }
+    (collected, tally)
+}
+
+fn search_by(search: &Search, plan: &Plan, deadline: &Deadline, rules: Rules) -> (Collected, Tally) {
+    let walk = Walk {
+        root: &plan.root,
+        rules,
+        max_depth: None,
+        overrides: plan.overrides.clone(),
+        types: plan.types.clone(),
+        deadline,
+    };
+    let collector = search.collector();
+    let tally = walk.run(|| {
+        let mut worker = search.worker(&collector, deadline);
+        move |entry| worker.search(entry.path())
+    });
+    (collector.finish(), tally)
+}
+
+fn output(cx: &ToolCx, input: &Input, collected: Collected, tally: &Tally) -> ToolOutput {
+    let limit = match input.head_limit.unwrap_or(DEFAULT_LIMIT) {
+        0 => usize::MAX,
+        limit => limit,
+    };
+    let mut out = Rendered { left_out: input.offset, room: limit, ..Rendered::default() };
+    let names: Vec<_> = collected.files.keys().map(|path| shown(cx, path).into_owned()).collect();
+    for (name, hits) in names.iter().zip(collected.files.values()) {
+        match input.output_mode {
+            OutputMode::FilesWithMatches => out.line(|text| text.push_str(name)),
+            OutputMode::Count => out.line(|text| text.push_str(&format!("{name}:{}", hits.matches))),
+            OutputMode::Content => {
+                for record in &hits.records {
+                    render(&mut out, name, record, input.numbers.unwrap_or(true));
+                }
+                out.after_file(search::has_context(input));
+            }
+        }
+    }
+    let mut notes = Vec::new();
+    if out.is_cut || collected.is_cut {
+        let what = if input.output_mode == OutputMode::Content { "lines" } else { "files" };
+        notes.push(format!(
+            "cut after {} {what}; more follow with offset {}",
+            out.lines,
+            input.offset + out.lines
+        ));
+    }
+    if out.lines == 0 && input.offset > 0 && !collected.files.is_empty() {
+        notes.push(format!("there is nothing behind offset {}", input.offset));
+    }
+    notes.extend(collected.notes());
+    notes.extend(tally.notes());
+    let text = match input.output_mode {
+        _ if collected.files.is_empty() => "No match.".to_owned(),
+        OutputMode::Content => out.text,
+        _ => format!("{}\n{}", found(input.output_mode, &collected), out.text),
+    };
+    let (skipped_ignored, skipped_hidden) = tally.skipped();
+    let details = Details {
+        mode: input.output_mode,
+        num_files: names.len(),
+        filenames: names.iter().take(DEFAULT_LIMIT).map(String::as_str).collect(),
+        num_lines: out.lines,
+        num_matches: collected.files.values().map(|hits| hits.matches).sum(),
+        applied_limit: (limit != usize::MAX).then_some(limit),
+        applied_offset: input.offset,
+        truncated: out.is_cut || collected.is_cut,
+        timed_out: tally.is_late(),
+        skipped_ignored,
+        skipped_hidden,
+    };
+    let text = with_notes(text.trim_end_matches('\n').to_owned(), &notes);
+    ToolOutput::text(head_and_tail(text, "; narrow the search or use offset")).with_details(&details)
+}
+
+fn found(mode: OutputMode, collected: &Collected) -> String {
+    let least = if collected.is_cut { "At least " } else { "" };
+    let files = count(collected.files.len(), "file");
+    if mode == OutputMode::Count {
+        let matches: u64 = collected.files.values().map(|hits| hits.matches).sum();
+        format!("{least}{files}, {}:", count(usize::try_from(matches).unwrap_or(usize::MAX), "matching line"))
+    } else {
+        format!("{least}{files}:")
+    }
+}
+
+/// As ripgrep writes it: `path:12:text`, with `-` where the line is context.
+fn render(out: &mut Rendered, name: &str, record: &Record, numbers: bool) {
+    let Record { number, is_match, text, .. } = record;
+    if record.is_after_gap {
+        out.gap();
+    }
+    let sign = if *is_match { ':' } else { '-' };
+    out.line(|line| {
+        line.push_str(name);
+        line.push(sign);
+        if numbers && let Some(number) = number {
+            line.push_str(&number.to_string());
+            line.push(sign);
+        }
+        line.push_str(&cut_line(text, MAX_LINE));
+    });
+}
+
+/// Lines of the answer, of which some are left out at the start and at the end.
+#[derive(Default)]
+struct Rendered {
+    text: String,
+    lines: usize,
+    left_out: usize,
+    room: usize,
+    is_cut: bool,
+    gap: bool,
+}
+
+impl Rendered {
+    fn line(&mut self, write: impl FnOnce(&mut String)) {
+        if self.left_out > 0 {
+            self.left_out -= 1;
+        } else if self.lines == self.room {
+            self.is_cut = true;
+        } else {
+            if self.gap && self.lines > 0 {
+                self.text.push_str("--\n");
+            }
+            self.lines += 1;
+            write(&mut self.text);
+            self.text.push('\n');
+        }
+        self.gap = false;
+    }
+
+    fn gap(&mut self) {
+        self.gap = true;
+    }
+
+    fn after_file(&mut self, has_context: bool) {
+        self.gap = has_context;
+    }
+}

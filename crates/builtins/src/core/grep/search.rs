@@ -1,0 +1,286 @@
+//! One file's search. Owns what a match becomes in each output mode.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use grep_matcher::Matcher;
+use grep_regex::RegexMatcher;
+use grep_searcher::{
+    BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkFinish, SinkMatch,
+};
+
+use super::collect::{Collected, Collector, Hits, Record};
+use super::{DEFAULT_LIMIT, Input, OutputMode};
+use crate::text::show;
+use crate::walk::Deadline;
+
+/// The most of a file that is held at once.
+pub(super) const MAX_HELD: usize = 64 * 1024 * 1024;
+
+/// What to search for, and what to note.
+#[derive(Clone)]
+pub(super) struct Search {
+    matcher: RegexMatcher,
+    mode: OutputMode,
+    only_matching: bool,
+    multiline: bool,
+    before: usize,
+    after: usize,
+    /// Lines of the answer that are needed at most.
+    needed: usize,
+}
+
+/// Whether groups of lines are set apart.
+pub(super) fn has_context(input: &Input) -> bool {
+    !input.only_matching && [input.after, input.before, input.context].iter().flatten().any(|n| *n > 0)
+}
+
+impl Search {
+    pub(super) fn new(input: &Input, matcher: RegexMatcher) -> Self {
+        let context = |own: Option<usize>| match input.output_mode {
+            OutputMode::Content if has_context(input) => own.or(input.context).unwrap_or(0),
+            _ => 0,
+        };
+        let needed = match input.head_limit.unwrap_or(DEFAULT_LIMIT) {
+            0 => usize::MAX,
+            limit => limit.saturating_add(input.offset),
+        };
+        Self {
+            matcher,
+            mode: input.output_mode,
+            only_matching: input.only_matching,
+            multiline: input.multiline,
+            before: context(input.before),
+            after: context(input.after),
+            needed,
+        }
+    }
+
+    pub(super) fn collector(&self) -> Collector {
+        Collector::new(self.needed)
+    }
+
+    /// What a thread works with.
+    pub(super) fn worker<'a>(&'a self, collector: &'a Collector, deadline: &'a Deadline) -> Worker<'a> {
+        Worker {
+            search: self,
+            matcher: self.matcher.clone(),
+            searcher: self.searcher(BinaryDetection::quit(0)),
+            collector,
+            deadline,
+        }
+    }
+
+    /// A file that was named is searched even if it is binary.
+    pub(super) fn file_alone(&self, path: &Path, file: File, deadline: &Deadline) -> Collected {
+        let collector = self.collector();
+        let mut worker = Worker {
+            search: self,
+            matcher: self.matcher.clone(),
+            searcher: self.searcher(BinaryDetection::convert(0)),
+            collector: &collector,
+            deadline,
+        };
+        worker.search_file(path, file);
+        collector.finish()
+    }
+
+    fn searcher(&self, binary: BinaryDetection) -> Searcher {
+        SearcherBuilder::new()
+            .line_number(self.mode == OutputMode::Content)
+            .before_context(self.before)
+            .after_context(self.after)
+            .multi_line(self.multiline)
+            .binary_detection(binary)
+            .heap_limit(Some(MAX_HELD))
+            .build()
+    }
+}
+
+/// One thread's tools.
+pub(super) struct Worker<'a> {
+    search: &'a Search,
+    matcher: RegexMatcher,
+    searcher: Searcher,
+    collector: &'a Collector,
+    deadline: &'a Deadline,
+}
+
+impl Worker<'_> {
+    pub(super) fn search(&mut self, path: &Path) {
+        if !self.collector.wants(path) {
+            return;
+        }
+        match File::open(path) {
+            Ok(file) => self.search_file(path, file),
+            Err(_) => self.collector.unreadable(),
+        }
+    }
+
+    fn search_file(&mut self, path: &Path, file: File) {
+        let mut sink = FileSink {
+            search: self.search,
+            matcher: &self.matcher,
+            hits: Hits::default(),
+            gap: false,
+            is_binary: false,
+        };
+        let file = Watched { file, deadline: self.deadline, reads: 0 };
+        match self.searcher.search_reader(&self.matcher, file, &mut sink) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => self.collector.late(),
+            Err(error) if error.to_string().contains("allocation limit") => return self.collector.huge(),
+            Err(_) => return self.collector.unreadable(),
+        }
+        let FileSink { mut hits, is_binary, .. } = sink;
+        if hits.matches == 0 {
+            return;
+        }
+        if is_binary {
+            if self.searcher.binary_detection().quit_byte().is_some()
+                && self.search.mode != OutputMode::Content
+            {
+                return;
+            }
+            if self.search.mode == OutputMode::Content {
+                self.collector.binary(path);
+                if self.searcher.binary_detection().convert_byte().is_some() {
+                    hits.records.clear();
+                }
+            }
+        }
+        self.collector.add(path, hits);
+    }
+}
+
+/// A file whose reading ends with the deadline.
+struct Watched<'a> {
+    file: File,
+    deadline: &'a Deadline,
+    reads: u32,
+}
+
+impl Read for Watched<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.reads += 1;
+        if self.reads > 1 && self.deadline.is_over() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.file.read(buffer)
+    }
+}
+
+struct FileSink<'a> {
+    search: &'a Search,
+    matcher: &'a RegexMatcher,
+    hits: Hits,
+    gap: bool,
+    is_binary: bool,
+}
+
+impl FileSink<'_> {
+    fn push(&mut self, number: Option<u64>, is_match: bool, bytes: &[u8]) {
+        let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+        let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
+        let is_after_gap = std::mem::take(&mut self.gap) && !self.hits.records.is_empty();
+        self.hits.records.push(Record { number, is_match, is_after_gap, text: show(bytes).0.into_owned() });
+    }
+
+    /// Notes each line of a match of several lines.
+    fn push_lines(&mut self, first: Option<u64>, bytes: &[u8]) {
+        for (i, line) in bytes.split_inclusive(|b| *b == b'\n').enumerate() {
+            self.push(first.map(|n| n + i as u64), true, line);
+        }
+    }
+
+    /// Whether to go on.
+    fn goes_on(&mut self) -> bool {
+        match self.search.mode {
+            OutputMode::FilesWithMatches => false,
+            OutputMode::Count => true,
+            OutputMode::Content => {
+                // One more than needed shows that there is more.
+                let is_full = self.hits.records.len() > self.search.needed;
+                self.hits.is_cut |= is_full;
+                !is_full
+            }
+        }
+    }
+
+    /// The matches themselves, within what the searcher found.
+    fn each_match(
+        &mut self,
+        found: &SinkMatch<'_>,
+        mut note: impl FnMut(&mut Self, Option<u64>, &[u8]),
+    ) -> io::Result<()> {
+        let range = found.bytes_range_in_buffer();
+        // Without multiline a match must not see the line's end.
+        let buffer = if self.search.multiline {
+            found.buffer()
+        } else {
+            let line = found.bytes();
+            &found.buffer()[..range.start + line.strip_suffix(b"\n").unwrap_or(line).len()]
+        };
+        let (mut counted, mut number) = (range.start, found.line_number());
+        let matcher = self.matcher;
+        matcher.find_iter_at(buffer, range.start, |m| {
+            if m.start() >= range.end {
+                return false;
+            }
+            if let Some(n) = &mut number {
+                *n += memchr::memchr_iter(b'\n', &buffer[counted..m.start()]).count() as u64;
+                counted = m.start();
+            }
+            note(self, number, &buffer[m.start()..m.end().min(range.end)]);
+            true
+        })?;
+        Ok(())
+    }
+}
+
+impl Sink for FileSink<'_> {
+    type Error = io::Error;
+
+    fn matched(&mut self, searcher: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
+        match self.search.mode {
+            OutputMode::FilesWithMatches => self.hits.matches += 1,
+            // Lines cannot be counted where a match may have several.
+            OutputMode::Count if searcher.multi_line_with_matcher(self.matcher) => {
+                self.each_match(found, |sink, _, _| sink.hits.matches += 1)?;
+            }
+            OutputMode::Count => self.hits.matches += 1,
+            OutputMode::Content if self.search.only_matching => {
+                self.each_match(found, |sink, number, text| {
+                    // Matches of nothing say nothing.
+                    if text.iter().any(|b| !matches!(b, b'\n' | b'\r')) {
+                        sink.hits.matches += 1;
+                        sink.push_lines(number, text);
+                    }
+                })?;
+            }
+            OutputMode::Content => {
+                self.hits.matches += 1;
+                self.push_lines(found.line_number(), found.bytes());
+            }
+        }
+        Ok(self.goes_on())
+    }
+
+    fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> Result<bool, io::Error> {
+        if !matches!(context.kind(), SinkContextKind::Other) {
+            self.push(context.line_number(), false, context.bytes());
+        }
+        Ok(true)
+    }
+
+    fn context_break(&mut self, _: &Searcher) -> Result<bool, io::Error> {
+        self.gap = true;
+        Ok(true)
+    }
+
+    fn finish(&mut self, _: &Searcher, finish: &SinkFinish) -> Result<(), io::Error> {
+        self.is_binary |= finish.binary_byte_offset().is_some();
+        Ok(())
+    }
+}

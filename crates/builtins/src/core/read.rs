@@ -1,0 +1,379 @@
+//! Read: a file's lines with numbers, a picture or a document. Memory is bounded whatever the file's size.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read as _, Seek};
+use std::path::Path;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use encoding_rs_io::DecodeReaderBytesBuilder;
+use open_agent_model::{Access, Change, Effect, FileSeen, ResultBlock, Source};
+use open_agent_tool::{Tool, ToolCx, ToolError, ToolOutput, file_stamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::bounds::{MAX_CHARS, count};
+use crate::media::{Media, check_image, check_pdf};
+use crate::paths::{explain, read_access, resolve};
+use crate::text::{SAMPLE, Sniffed, show, sniff};
+
+const DEFAULT_LINES: u64 = 2_000;
+/// The most characters of a line that are shown.
+const MAX_LINE: usize = 2_000;
+/// Room for the notes below the lines.
+const NOTES: usize = 1_000;
+/// How far behind the last line shown the rest is counted.
+const MAX_COUNTED: u64 = 256 * 1024 * 1024;
+
+pub(super) struct Read;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Input {
+    /// The file; relative paths start at the working folder.
+    file_path: String,
+    /// First line to read, counted from 1.
+    offset: Option<u64>,
+    /// How many lines (default 2000).
+    limit: Option<u64>,
+}
+
+impl Tool for Read {
+    const NAME: &'static str = "Read";
+    type Input = Input;
+
+    fn description(&self) -> String {
+        "Reads a file. Text comes with line numbers (`number<tab>line`), which are not part of the file; at most 2000 \
+         lines, or those that offset and limit name. Pictures (PNG, JPEG, GIF, WebP) and PDFs (up to 100 pages) are \
+         shown as such. A file must be read before Edit or Write may change it. Reads no folders: use Glob."
+            .into()
+    }
+
+    fn access(&self, input: &Input, cx: &ToolCx) -> Vec<Access> {
+        vec![read_access(cx, &input.file_path)]
+    }
+
+    fn effect(&self, _: &Input) -> Effect {
+        Effect::ReadOnly
+    }
+
+    async fn call(&self, input: Input, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
+        if input.offset == Some(0) || input.limit == Some(0) {
+            return Err(ToolError::bad_input("offset and limit count from 1"));
+        }
+        let path = resolve(cx, &input.file_path)?;
+        let file = cx.files().open(&path).await.map_err(|error| explain(cx, &path, error))?;
+        let window = Window { first: input.offset.unwrap_or(1), lines: input.limit.unwrap_or(DEFAULT_LINES) };
+        tokio::task::spawn_blocking(move || read(file, &path, &window)).await?
+    }
+}
+
+struct Window {
+    first: u64,
+    lines: u64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Details<'a> {
+    r#type: &'static str,
+    file: FileDetails<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct FileDetails<'a> {
+    file_path: &'a Path,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start_line: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    num_lines: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total_lines: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    original_size: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    width: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    height: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pages: Option<usize>,
+}
+
+impl<'a> FileDetails<'a> {
+    fn of(file_path: &'a Path) -> Self {
+        Self {
+            file_path,
+            start_line: None,
+            num_lines: None,
+            total_lines: None,
+            original_size: None,
+            width: None,
+            height: None,
+            pages: None,
+        }
+    }
+}
+
+fn read(mut file: File, path: &Path, window: &Window) -> Result<ToolOutput, ToolError> {
+    let stamp = file_stamp(&file.metadata()?);
+    let mut sample = Vec::new();
+    file.by_ref().take(SAMPLE as u64).read_to_end(&mut sample)?;
+    let seen = Change::FileSeen(FileSeen { path: path.to_owned(), stamp });
+    if let Some(media) = Media::of(&sample) {
+        return media_output(file, path, stamp.len, (media, sample)).map(|output| output.with_change(seen));
+    }
+    let Sniffed::Text { encoding, mark } = sniff(&sample) else {
+        return Err(ToolError::new(format!(
+            "{} is a binary file of {} bytes; it cannot be shown as text. Look into it with Bash (file, xxd, strings).",
+            path.display(),
+            stamp.len
+        )));
+    };
+    if stamp.len == 0 && sample.is_empty() {
+        let file = FileDetails {
+            start_line: Some(1),
+            num_lines: Some(0),
+            total_lines: Some(0),
+            ..FileDetails::of(path)
+        };
+        return Ok(ToolOutput::text("The file is empty.")
+            .with_details(&Details { r#type: "text", file })
+            .with_change(seen));
+    }
+    let lines = if let Some(codec) = encoding.codec() {
+        file.seek(io::SeekFrom::Start(mark as u64))?;
+        let decoded = DecodeReaderBytesBuilder::new().encoding(Some(codec)).build(file);
+        Lines::read(BufReader::with_capacity(SAMPLE, decoded), window)?
+    } else {
+        let start = sample.split_off(mark);
+        Lines::read(BufReader::with_capacity(SAMPLE, io::Cursor::new(start).chain(file)), window)?
+    };
+    Ok(lines.into_output(path, window, encoding.codec().map(|c| c.name())).with_change(seen))
+}
+
+fn media_output(
+    file: File,
+    path: &Path,
+    len: u64,
+    (media, mut bytes): (Media, Vec<u8>),
+) -> Result<ToolOutput, ToolError> {
+    let refuse = |why: String| ToolError::new(format!("{}: {why}", path.display()));
+    if len > media.max_bytes() {
+        let smaller = "Make a smaller copy, or take a part out, with Bash and read that.";
+        return Err(refuse(format!(
+            "{len} bytes are too many; at most {} can be shown. {smaller}",
+            media.max_bytes()
+        )));
+    }
+    file.take(media.max_bytes() + 1).read_to_end(&mut bytes)?;
+    let base64 = |media_type: &str| Source::Inline {
+        media_type: media_type.to_owned(),
+        data: Arc::from(STANDARD.encode(&bytes)),
+    };
+    let mut details = FileDetails { original_size: Some(len), ..FileDetails::of(path) };
+    Ok(match media {
+        Media::Image(media_type) => {
+            let (width, height) = check_image(media_type, &bytes).map_err(refuse)?;
+            (details.width, details.height) = (Some(width), Some(height));
+            let content = vec![ResultBlock::Image { source: base64(media_type) }];
+            ToolOutput { content, ..ToolOutput::default() }
+                .with_details(&Details { r#type: "image", file: details })
+        }
+        Media::Pdf => {
+            details.pages = Some(check_pdf(&bytes).map_err(refuse)?);
+            let title = path.file_name().map(|n| n.to_string_lossy().into_owned());
+            let content = vec![ResultBlock::Document { source: base64("application/pdf"), title }];
+            ToolOutput { content, ..ToolOutput::default() }
+                .with_details(&Details { r#type: "pdf", file: details })
+        }
+    })
+}
+
+/// The lines of a window.
+#[derive(Default)]
+struct Lines {
+    text: String,
+    shown: u64,
+    /// Lines of the whole file, and whether that is all of them.
+    total: u64,
+    counted: bool,
+    cut: usize,
+    latin: usize,
+    full: bool,
+}
+
+impl Lines {
+    fn read(mut from: impl BufRead, window: &Window) -> io::Result<Self> {
+        let mut lines = Self { total: skip_lines(&mut from, window.first - 1)?, ..Self::default() };
+        let mut line = Vec::new();
+        let mut chars = 0;
+        while lines.total >= window.first - 1 && lines.shown < window.lines {
+            line.clear();
+            let Some(len) = next_line(&mut from, &mut line)? else { break };
+            let (text, latin) = show(&line);
+            let (text, cut) = cut_line(&text, len, line.len());
+            let next = chars + text.chars().count() + 8;
+            if next > MAX_CHARS - NOTES {
+                lines.full = true;
+                lines.total += 1;
+                break;
+            }
+            chars = next;
+            lines.total += 1;
+            lines.shown += 1;
+            lines.cut += usize::from(cut);
+            lines.latin += usize::from(latin);
+            push_numbered(&mut lines.text, lines.total, &text);
+        }
+        let (more, all) = count_lines(&mut from, MAX_COUNTED)?;
+        lines.total += more;
+        lines.counted = all;
+        Ok(lines)
+    }
+
+    fn into_output(mut self, path: &Path, window: &Window, codec: Option<&str>) -> ToolOutput {
+        let last = window.first + self.shown.max(1) - 1;
+        let total = if self.counted { self.total.to_string() } else { format!("more than {}", self.total) };
+        let mut notes = Vec::new();
+        if self.shown == 0 && !self.full {
+            notes
+                .push(format!("The file has only {} lines; line {} is behind its end.", total, window.first));
+        } else if self.total > last || !self.counted {
+            let why = if self.full { ", as much as can be shown at once" } else { "" };
+            notes.push(format!(
+                "Lines {}-{last} of {total}{why}. Read on with offset {}.",
+                window.first,
+                last + 1
+            ));
+        }
+        if self.cut > 0 {
+            notes.push(format!("{} longer than {MAX_LINE} characters were cut.", count(self.cut, "line")));
+        }
+        if self.latin > 0 {
+            notes.push(format!(
+                "{} with bytes that are no UTF-8, shown as Windows-1252 (Latin-1). Edit keeps them.",
+                count(self.latin, "line")
+            ));
+        }
+        if let Some(codec) = codec {
+            notes.push(format!("The file is encoded in {codec}. Edit and Write keep that."));
+        }
+        if !notes.is_empty() {
+            if !self.text.is_empty() {
+                self.text.push('\n');
+            }
+            self.text.push_str(&format!("[{}]", notes.join(" ")));
+        }
+        let file = FileDetails {
+            start_line: Some(window.first),
+            num_lines: Some(self.shown),
+            total_lines: self.counted.then_some(self.total),
+            ..FileDetails::of(path)
+        };
+        ToolOutput::text(self.text).with_details(&Details { r#type: "text", file })
+    }
+}
+
+/// As `cat -n` does it.
+fn push_numbered(out: &mut String, number: u64, line: &str) {
+    let number = number.to_string();
+    out.extend(std::iter::repeat_n(' ', 6_usize.saturating_sub(number.len())));
+    out.push_str(&number);
+    out.push('\t');
+    out.push_str(line);
+    out.push('\n');
+}
+
+/// `len` is the line's real length, of which `kept` bytes are in `text`.
+fn cut_line(text: &str, len: u64, kept: usize) -> (std::borrow::Cow<'_, str>, bool) {
+    let end = text.char_indices().nth(MAX_LINE).map(|(at, _)| at);
+    if end.is_none() && len == kept as u64 {
+        return (text.into(), false);
+    }
+    let head = &text[..end.unwrap_or(text.len())];
+    (format!("{head}… [line of {len} bytes, cut]").into(), true)
+}
+
+/// Passes over `n` lines; gives how many there were.
+fn skip_lines(from: &mut impl BufRead, n: u64) -> io::Result<u64> {
+    let mut passed = 0;
+    let mut open = false;
+    while passed < n {
+        let bytes = from.fill_buf()?;
+        if bytes.is_empty() {
+            return Ok(passed + u64::from(open));
+        }
+        match memchr::memchr(b'\n', bytes) {
+            Some(at) => {
+                passed += 1;
+                open = false;
+                from.consume(at + 1);
+            }
+            None => {
+                open = true;
+                let len = bytes.len();
+                from.consume(len);
+            }
+        }
+    }
+    Ok(passed)
+}
+
+/// The next line without its end, of which only the start is kept; gives its length.
+fn next_line(from: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Option<u64>> {
+    // A character has at most four bytes.
+    const KEPT: usize = MAX_LINE * 4 + 4;
+    let mut len = 0_u64;
+    let mut any = false;
+    loop {
+        let bytes = from.fill_buf()?;
+        if bytes.is_empty() {
+            break;
+        }
+        any = true;
+        let end = memchr::memchr(b'\n', bytes);
+        let part = &bytes[..end.unwrap_or(bytes.len())];
+        len += part.len() as u64;
+        line.extend_from_slice(&part[..part.len().min(KEPT - line.len())]);
+        let used = part.len() + usize::from(end.is_some());
+        from.consume(used);
+        if end.is_some() {
+            break;
+        }
+    }
+    if len > line.len() as u64 {
+        drop_cut_character(line);
+    } else if line.last() == Some(&b'\r') {
+        line.pop();
+        len -= 1;
+    }
+    Ok(any.then_some(len))
+}
+
+fn drop_cut_character(line: &mut Vec<u8>) {
+    let tail = line.iter().rev().take(3).take_while(|b| **b & 0xC0 == 0x80).count();
+    if line.len() > tail && line[line.len() - tail - 1] >= 0xC0 {
+        line.truncate(line.len() - tail - 1);
+    }
+}
+
+/// How many lines are left, and whether all were counted.
+fn count_lines(from: &mut impl BufRead, max: u64) -> io::Result<(u64, bool)> {
+    let (mut lines, mut seen, mut open) = (0, 0, false);
+    loop {
+        let bytes = from.fill_buf()?;
+        if bytes.is_empty() {
+            return Ok((lines + u64::from(open), true));
+        }
+        if seen > max {
+            return Ok((lines, false));
+        }
+        lines += memchr::memchr_iter(b'\n', bytes).count() as u64;
+        open = bytes.last() != Some(&b'\n');
+        let len = bytes.len();
+        seen += len as u64;
+        from.consume(len);
+    }
+}

@@ -1,0 +1,107 @@
+//! Write: a file's whole content, new or in place of the old.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use open_agent_model::{Access, Change, FileSeen};
+use open_agent_tool::{Tool, ToolCx, ToolError, ToolOutput};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::bounds::{MAX_CHARS, count};
+use crate::edits::{Hunk, adopt_line_ends, patch};
+use crate::paths::{explain, is_missing, read_access, resolve, shown};
+use crate::text::{Text, read_whole, show, to_windows_1252};
+
+use super::edit::check_seen;
+
+pub(super) struct Write;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Input {
+    /// The file; relative paths start at the working folder.
+    file_path: String,
+    /// The whole new content.
+    content: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Details<'a> {
+    r#type: &'static str,
+    file_path: &'a Path,
+    structured_patch: Vec<Hunk>,
+    /// `None` for a new file, and where it is too long to be kept.
+    original_file: Option<Cow<'a, str>>,
+}
+
+impl Tool for Write {
+    const NAME: &'static str = "Write";
+    type Input = Input;
+
+    fn description(&self) -> String {
+        "Writes a whole file; folders are made as needed. A file that exists must have been read in this session and be \
+         unchanged since. It keeps its line ends, encoding, mark, permissions and links. To change a part of a file, \
+         Edit is better."
+            .into()
+    }
+
+    fn access(&self, input: &Input, cx: &ToolCx) -> Vec<Access> {
+        read_and_write(cx, &input.file_path)
+    }
+
+    async fn call(&self, input: Input, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
+        let path = resolve(cx, &input.file_path)?;
+        let old = match read_whole(cx, &path).await {
+            Ok(old) => Some(old?),
+            Err(error) if is_missing(&error) => None,
+            Err(error) => return Err(explain(cx, &path, error)),
+        };
+        let (bytes, original) = match old {
+            None => (input.content.clone().into_bytes(), None),
+            Some((bytes, stamp)) => {
+                check_seen(cx, &path, stamp)?;
+                (keep_form(&bytes, &input.content), Some(bytes))
+            }
+        };
+        let stamp = cx.files().replace(&path, &bytes).await.map_err(|error| explain(cx, &path, error))?;
+        let lines = count(input.content.lines().count(), "line");
+        let (kind, did) = if original.is_some() { ("update", "Overwrote") } else { ("create", "Created") };
+        let original = original.unwrap_or_default();
+        let details = Details {
+            r#type: kind,
+            file_path: &path,
+            structured_patch: if kind == "update" { patch(&original, &bytes) } else { Vec::new() },
+            original_file: (kind == "update" && original.len() <= MAX_CHARS).then(|| show(&original).0),
+        };
+        Ok(ToolOutput::text(format!("{did} {} ({lines}).", shown(cx, &path)))
+            .with_details(&details)
+            .with_change(Change::FileSeen(FileSeen { path: path.clone(), stamp })))
+    }
+}
+
+/// What Write and Edit touch.
+pub(super) fn read_and_write(cx: &ToolCx, path: &str) -> Vec<Access> {
+    let read = read_access(cx, path);
+    match &read {
+        Access::Read(path) => vec![Access::Write(path.clone()), read],
+        _ => vec![read],
+    }
+}
+
+/// The new content with the line ends, encoding and mark of the old.
+fn keep_form(old: &[u8], content: &str) -> Vec<u8> {
+    let Some(text) = Text::decode(old.to_vec()) else { return content.as_bytes().to_vec() };
+    // Whoever writes CRLF means it.
+    let body = if content.contains("\r\n") {
+        content.as_bytes().into()
+    } else {
+        adopt_line_ends(&text.body, content.as_bytes(), &[])
+    };
+    if text.is_utf8() {
+        return text.encode(&body);
+    }
+    let latin = std::str::from_utf8(&body).ok().and_then(to_windows_1252);
+    text.encode(latin.as_deref().unwrap_or(&body))
+}

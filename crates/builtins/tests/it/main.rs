@@ -1,0 +1,13 @@
+//! The built-in tools on real files and processes.
+
+#![cfg(test)]
+
+mod bash;
+mod edit;
+mod glob;
+mod golden;
+mod grep;
+mod peer_rg;
+mod read;
+mod world;
+mod write;

@@ -1,0 +1,289 @@
+//! `CommandRunner` without confinement. Owns how a process is started, waited for and ended with all that came out of
+//! it, and which descendants were left running.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use open_agent_model::{BoxFuture, Env};
+use open_agent_tool::{CommandRunner, CommandSpec, Descendant, Exit, PortError, Running};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use tokio::io::AsyncRead;
+use tokio::net::unix::pipe;
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use crate::environment::split;
+use crate::tree::{MARK, Tree, started_at};
+
+/// How long a process may take to end itself.
+const GRACE: Duration = Duration::from_millis(500);
+/// Waiting needs next to no stack.
+const SMALL_STACK: usize = 128 * 1024;
+
+/// Starts processes as the user. What its commands left running ends with it.
+pub struct PlainRunner {
+    env: Arc<BTreeMap<String, String>>,
+    removed: Vec<String>,
+    id: Uuid,
+    count: AtomicU64,
+    left: Arc<Left>,
+}
+
+impl PlainRunner {
+    /// Processes see `env` without the variables that match one of `removed`
+    /// (see [`REMOVED_VARIABLES`](crate::REMOVED_VARIABLES)).
+    #[must_use]
+    pub fn new(env: &Env, removed: &[&str]) -> Self {
+        let (kept, removed) = split(env, removed);
+        Self {
+            env: Arc::new(kept),
+            removed,
+            id: Uuid::new_v4(),
+            count: AtomicU64::new(0),
+            left: Arc::default(),
+        }
+    }
+
+    /// The names of the variables that no process sees.
+    #[must_use]
+    pub fn removed(&self) -> &[String] {
+        &self.removed
+    }
+
+    /// Ends what commands left running, politely. (Dropping the runner kills it.)
+    pub async fn end_left(&self) {
+        let trees = self.left.take();
+        if !trees.is_empty() {
+            let end = move || trees.iter().for_each(|tree| tree.end(GRACE));
+            let _ = tokio::task::spawn_blocking(end).await;
+        }
+    }
+
+    fn start(&self, spec: CommandSpec) -> impl FnOnce() -> Result<Started, PortError> + use<> {
+        let n = self.count.fetch_add(1, Ordering::Relaxed);
+        let mut mark = format!("{}.{n}", self.id.simple());
+        let env = Arc::clone(&self.env);
+        move || {
+            let own = mark.clone();
+            if let Some(outer) = env.get(MARK) {
+                mark = format!("{outer}:{mark}");
+            }
+            let failed =
+                |source| PortError::Io { action: "start", path: spec.program.clone().into(), source };
+            let program = look_up(&spec.program, &spec, &env).map_err(failed)?;
+            let mut command = Command::new(program);
+            command
+                .arg0(&spec.program)
+                .args(&spec.args)
+                .current_dir(&spec.cwd)
+                .env_clear()
+                .envs(env.iter())
+                .envs(&spec.env)
+                .env("PWD", &spec.cwd)
+                .env(MARK, mark)
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped());
+            new_session(&mut command);
+            let mut child = command.spawn().map_err(failed)?;
+            let main = Pid::from_child(&child);
+            let stdout = child.stdout.take().map(OwnedFd::from);
+            let stderr = child.stderr.take().map(OwnedFd::from);
+            let pipes = stdout.iter().chain(&stderr).filter_map(pipe_name).collect();
+            let tree = Tree { main, mark: own, since: started_at(main), pipes, reaped: false };
+            Ok(Started { child, tree, stdout, stderr })
+        }
+    }
+}
+
+impl CommandRunner for PlainRunner {
+    fn spawn(&self, spec: CommandSpec) -> BoxFuture<'_, Result<Box<dyn Running>, PortError>> {
+        let start = self.start(spec);
+        let left = Arc::clone(&self.left);
+        Box::pin(async move {
+            // If this future is dropped meanwhile, the pool drops the process, which kills it.
+            let start = move || Process::new(start()?, left).map_err(start_error);
+            match tokio::task::spawn_blocking(start).await {
+                Ok(process) => process.map(|p| Box::new(p) as Box<dyn Running>),
+                Err(error) => Err(start_error(io::Error::other(error))),
+            }
+        })
+    }
+}
+
+/// The process leads a session and a group of its own: it has no terminal, so nothing can wait for a password there,
+/// and Ctrl-C reaches us alone.
+#[expect(unsafe_code, reason = "the standard library has no safe way to start a process in a new session")]
+fn new_session(command: &mut Command) {
+    // SAFETY: between fork and exec only `setsid` is called, which is async-signal-safe and allocates nothing.
+    unsafe {
+        command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into));
+    }
+}
+
+fn start_error(source: io::Error) -> PortError {
+    PortError::Io { action: "start", path: PathBuf::from("a process"), source }
+}
+
+/// Trees whose commands are over.
+#[derive(Default)]
+struct Left(Mutex<Vec<Tree>>);
+
+impl Left {
+    fn take(&self) -> Vec<Tree> {
+        self.0.lock().map(|mut trees| std::mem::take(&mut *trees)).unwrap_or_default()
+    }
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        self.take().iter().for_each(Tree::kill);
+    }
+}
+
+struct Started {
+    child: Child,
+    tree: Tree,
+    stdout: Option<OwnedFd>,
+    stderr: Option<OwnedFd>,
+}
+
+struct Process {
+    /// `None` once it was handed to whoever reaps it.
+    child: Option<Child>,
+    tree: Tree,
+    stdout: Option<pipe::Receiver>,
+    stderr: Option<pipe::Receiver>,
+    exit: watch::Receiver<Option<Exit>>,
+    left: Arc<Left>,
+}
+
+impl Process {
+    fn new(started: Started, left: Arc<Left>) -> io::Result<Self> {
+        let Started { child, tree, stdout, stderr } = started;
+        let (tell, exit) = watch::channel(None);
+        let main = tree.main;
+        let mut process = Self { child: Some(child), tree, stdout: None, stderr: None, exit, left };
+        // Our own pipes, made a moment ago: no need to check what they are.
+        let receiver = |fd: Option<OwnedFd>| fd.map(pipe::Receiver::from_owned_fd).transpose();
+        process.stdout = receiver(stdout)?;
+        process.stderr = receiver(stderr)?;
+        std::thread::Builder::new().name("wait".into()).stack_size(SMALL_STACK).spawn(move || {
+            let _ = tell.send(Some(wait_without_reaping(main)));
+        })?;
+        Ok(process)
+    }
+
+    fn reap(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.wait();
+            self.tree.reaped = true;
+        }
+    }
+}
+
+impl Running for Process {
+    fn stdout(&mut self) -> Option<Box<dyn AsyncRead + Send + Unpin>> {
+        self.stdout.take().map(|r| Box::new(r) as _)
+    }
+
+    fn stderr(&mut self) -> Option<Box<dyn AsyncRead + Send + Unpin>> {
+        self.stderr.take().map(|r| Box::new(r) as _)
+    }
+
+    fn wait(&mut self) -> BoxFuture<'_, Result<Exit, PortError>> {
+        Box::pin(async {
+            let exit = self.exit.wait_for(Option::is_some).await.ok().and_then(|e| *e);
+            exit.ok_or_else(|| start_error(io::Error::other("nobody waits for it")))
+        })
+    }
+
+    fn kill(&mut self) -> BoxFuture<'_, ()> {
+        let tree = self.tree.clone();
+        Box::pin(async move {
+            let _ = tokio::task::spawn_blocking(move || tree.end(GRACE)).await;
+        })
+    }
+
+    fn leave(mut self: Box<Self>) -> BoxFuture<'static, Vec<Descendant>> {
+        Box::pin(async move {
+            if self.exit.borrow().is_none() {
+                return Vec::new();
+            }
+            let look = move || {
+                // As long as the main process is not reaped, its number and its group's are its own.
+                let mut alive = self.tree.descendants();
+                self.reap();
+                // Only now: between the look and here one may have gone.
+                alive.retain(|d| is_alive(d.pid));
+                if !alive.is_empty()
+                    && let Ok(mut left) = self.left.0.lock()
+                {
+                    left.push(self.tree.clone());
+                }
+                alive
+            };
+            tokio::task::spawn_blocking(look).await.unwrap_or_default()
+        })
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let Some(mut child) = self.child.take() else { return };
+        let tree = self.tree.clone();
+        // At once, for the program may be about to end; what is made meanwhile is met by the thread.
+        tree.strike();
+        let finish = move || {
+            tree.kill();
+            let _ = child.wait();
+        };
+        let _ = std::thread::Builder::new().name("reap".into()).stack_size(SMALL_STACK).spawn(finish);
+    }
+}
+
+/// Waits, but leaves the process to be reaped: so long nobody else gets its number.
+fn wait_without_reaping(pid: Pid) -> Exit {
+    loop {
+        match waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
+            Ok(Some(status)) => {
+                return Exit { code: status.exit_status(), signal: status.terminating_signal() };
+            }
+            Ok(None) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return Exit { code: None, signal: None },
+        }
+    }
+}
+
+fn is_alive(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
+}
+
+/// As it is written in `/proc/PID/fd`.
+fn pipe_name(fd: &OwnedFd) -> Option<String> {
+    rustix::fs::fstat(fd.as_fd()).ok().map(|stat| format!("pipe:[{}]", stat.st_ino))
+}
+
+/// Looked up here, for the folders of `PATH` may be relative to the new working folder.
+fn look_up(program: &OsStr, spec: &CommandSpec, env: &BTreeMap<String, String>) -> io::Result<PathBuf> {
+    if program.as_encoded_bytes().contains(&b'/') {
+        return Ok(spec.cwd.join(program));
+    }
+    let path = spec.env.get("PATH").or_else(|| env.get("PATH"));
+    let folders = path.map_or("/usr/local/bin:/usr/bin:/bin", String::as_str);
+    let is_program =
+        |path: &Path| path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
+    std::env::split_paths(folders)
+        .map(|folder| spec.cwd.join(folder).join(program))
+        .find(|path| is_program(path))
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "not found in PATH"))
+}

@@ -1,0 +1,228 @@
+//! A started process and everything that came out of it. Owns how descendants are found and ended.
+//!
+//! Leaving the process group, starting a new session and being handed to init are the ways in which a descendant gets
+//! lost. So four traces are followed: who its parent is, its group and session, a mark in the environment that all of
+//! them inherit, and the pipes that lead to us. Only a process that drops all four escapes.
+
+use std::time::{Duration, Instant};
+
+use open_agent_tool::Descendant;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+/// How often the dying are looked at.
+const POLL: Duration = Duration::from_millis(5);
+/// A process that makes new ones while it is killed is met again; this often at most.
+const ROUNDS: usize = 20;
+
+/// The variable that holds the marks of all trees a process belongs to.
+pub(crate) const MARK: &str = "OPEN_AGENT_TREE";
+
+/// What descendants are recognised by.
+#[derive(Clone, Debug)]
+pub(crate) struct Tree {
+    /// The main process, which leads the group.
+    pub(crate) main: Pid,
+    /// Its mark.
+    pub(crate) mark: String,
+    /// When it started, in the kernel's ticks: what is older is no descendant.
+    pub(crate) since: u64,
+    /// The pipes it was given, as the kernel names them.
+    pub(crate) pipes: Vec<String>,
+    /// The main process was reaped: its number may belong to a stranger by now.
+    pub(crate) reaped: bool,
+}
+
+impl Tree {
+    /// Asks all to end, waits for `grace`, kills what is left.
+    pub(crate) fn end(&self, grace: Duration) {
+        if !self.signal(Signal::TERM) {
+            return;
+        }
+        // A stopped process sees the request only when it goes on.
+        self.signal(Signal::CONT);
+        let until = Instant::now() + grace;
+        while Instant::now() < until {
+            std::thread::sleep(POLL);
+            if self.is_gone() {
+                return;
+            }
+        }
+        self.kill();
+    }
+
+    /// Kills all, at once.
+    pub(crate) fn kill(&self) {
+        for _ in 0..ROUNDS {
+            if !self.signal(Signal::KILL) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Kills what is there now, without waiting. Says whether something was.
+    pub(crate) fn strike(&self) -> bool {
+        self.signal(Signal::KILL)
+    }
+
+    fn signal(&self, signal: Signal) -> bool {
+        let members = self.members();
+        if !self.reaped {
+            let _ = kill_process_group(self.main, signal);
+        }
+        for pid in &members {
+            let _ = kill_process(*pid, signal);
+        }
+        !members.is_empty() || (cfg!(not(target_os = "linux")) && !self.is_gone())
+    }
+}
+
+#[cfg(target_os = "linux")]
+pub(crate) use linux::started_at;
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::collections::HashSet;
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::{Descendant, MARK, Pid, Tree};
+
+    /// What `/proc/PID/stat` tells.
+    struct Process {
+        pid: i32,
+        state: u8,
+        parent: i32,
+        group: i32,
+        session: i32,
+        started: u64,
+    }
+
+    /// When the process started; 0 if it cannot be known.
+    pub(crate) fn started_at(pid: Pid) -> u64 {
+        process(pid.as_raw_nonzero().get()).map_or(0, |p| p.started)
+    }
+
+    impl Tree {
+        /// All that run, the main process included.
+        pub(crate) fn members(&self) -> Vec<Pid> {
+            let candidates: Vec<Process> = processes().filter(|p| p.started >= self.since).collect();
+            let main = self.main.as_raw_nonzero().get();
+            let mut ours: HashSet<i32> = HashSet::new();
+            for p in &candidates {
+                let by_number = !self.reaped && (p.pid == main || p.group == main);
+                if by_number || self.is_marked(p.pid) || self.holds_pipe(p.pid) {
+                    ours.insert(p.pid);
+                }
+            }
+            loop {
+                let before = ours.len();
+                for p in &candidates {
+                    if [p.parent, p.group, p.session].iter().any(|id| ours.contains(id)) {
+                        ours.insert(p.pid);
+                    }
+                }
+                if ours.len() == before {
+                    break;
+                }
+            }
+            let own = i32::try_from(std::process::id()).unwrap_or_default();
+            let alive =
+                candidates.iter().filter(|p| ours.contains(&p.pid) && p.pid != own && is_alive(p.state));
+            alive.filter_map(|p| Pid::from_raw(p.pid)).collect()
+        }
+
+        pub(crate) fn is_gone(&self) -> bool {
+            self.members().is_empty()
+        }
+
+        /// Those that run, but for the main process.
+        pub(crate) fn descendants(&self) -> Vec<Descendant> {
+            let mut all: Vec<Pid> = self.members();
+            all.retain(|p| self.reaped || *p != self.main);
+            all.into_iter().map(describe).collect()
+        }
+
+        fn is_marked(&self, pid: i32) -> bool {
+            let Ok(environ) = fs::read(format!("/proc/{pid}/environ")) else { return false };
+            environ.split(|b| *b == 0).any(|variable| {
+                let value = variable.strip_prefix(MARK.as_bytes()).and_then(|v| v.strip_prefix(b"="));
+                value.is_some_and(|v| v.split(|b| *b == b':').any(|mark| mark == self.mark.as_bytes()))
+            })
+        }
+
+        fn holds_pipe(&self, pid: i32) -> bool {
+            // We hold the other ends.
+            if u32::try_from(pid).is_ok_and(|p| p == std::process::id()) {
+                return false;
+            }
+            let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+            open.flatten()
+                .filter_map(|fd| fs::read_link(fd.path()).ok())
+                .any(|target| self.pipes.iter().any(|pipe| target.as_os_str().as_bytes() == pipe.as_bytes()))
+        }
+    }
+
+    fn is_alive(state: u8) -> bool {
+        !matches!(state, b'Z' | b'X')
+    }
+
+    fn describe(pid: Pid) -> Descendant {
+        let number = pid.as_raw_nonzero().get();
+        let line = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
+        let line = line.strip_suffix(b"\0").unwrap_or(&line);
+        let command = String::from_utf8_lossy(line).replace('\0', " ");
+        Descendant { pid: number.unsigned_abs(), command }
+    }
+
+    fn processes() -> impl Iterator<Item = Process> {
+        fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            process(pid)
+        })
+    }
+
+    fn process(pid: i32) -> Option<Process> {
+        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        // The name stands in brackets and may hold anything, brackets included.
+        let end = stat.iter().rposition(|b| *b == b')')?;
+        let rest = std::str::from_utf8(stat.get(end + 2..)?).ok()?;
+        let fields: Vec<&str> = rest.split(' ').collect();
+        let number = |at: usize| fields.get(at)?.parse::<i32>().ok();
+        Some(Process {
+            pid,
+            state: *fields.first()?.as_bytes().first()?,
+            parent: number(1)?,
+            group: number(2)?,
+            session: number(3)?,
+            started: fields.get(19)?.parse().ok()?,
+        })
+    }
+}
+
+/// Where there is no `/proc`, the group is all that is known.
+#[cfg(not(target_os = "linux"))]
+mod portable {
+    use super::{Descendant, Pid, Tree};
+
+    pub(crate) fn started_at(_pid: Pid) -> u64 {
+        0
+    }
+
+    impl Tree {
+        pub(crate) fn members(&self) -> Vec<Pid> {
+            Vec::new()
+        }
+
+        pub(crate) fn is_gone(&self) -> bool {
+            self.reaped || rustix::process::test_kill_process_group(self.main).is_err()
+        }
+
+        pub(crate) fn descendants(&self) -> Vec<Descendant> {
+            Vec::new()
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) use portable::started_at;

@@ -1,0 +1,6 @@
+//! Files and processes as their callers see them.
+
+#![cfg(test)]
+
+mod files;
+mod runner;

@@ -1,0 +1,203 @@
+//! `PlainRunner`: nothing that was started outlives what started it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use open_agent_model::Env;
+use open_agent_sandbox::{PlainRunner, REMOVED_VARIABLES};
+use open_agent_tool::{CommandRunner, CommandSpec, Exit, Running};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+
+fn runner() -> PlainRunner {
+    let path = std::env::var("PATH").unwrap();
+    let env: Env = [("PATH", path.as_str()), ("OPENAI_API_KEY", "sk-canary"), ("GREETING", "hello")]
+        .map(|(k, v)| (k.to_owned(), v.to_owned()))
+        .into_iter()
+        .collect();
+    PlainRunner::new(&env, REMOVED_VARIABLES)
+}
+
+fn sh(script: &str) -> CommandSpec {
+    CommandSpec {
+        program: "sh".into(),
+        args: vec!["-c".into(), script.into()],
+        cwd: "/".into(),
+        env: BTreeMap::new(),
+    }
+}
+
+async fn output(runner: &PlainRunner, script: &str) -> String {
+    let mut running = runner.spawn(sh(script)).await.unwrap();
+    let mut text = String::new();
+    running.stdout().unwrap().read_to_string(&mut text).await.unwrap();
+    text
+}
+
+/// Reads the numbers of `n` processes that the script prints, one a line.
+async fn pids(running: &mut dyn Running, n: usize) -> Vec<u32> {
+    let mut lines = BufReader::new(running.stdout().unwrap()).lines();
+    let mut pids = Vec::new();
+    while pids.len() < n {
+        pids.push(lines.next_line().await.unwrap().expect("a line").parse().unwrap());
+    }
+    pids
+}
+
+fn runs(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
+/// Waits for the end of processes that have been killed.
+fn assert_gone(pids: &[u32]) {
+    let until = Instant::now() + Duration::from_secs(5);
+    while pids.iter().any(|pid| runs(*pid)) {
+        assert!(Instant::now() < until, "{pids:?} still run");
+        std::thread::yield_now();
+    }
+}
+
+/// The main process, a child, a grandchild whose parent is gone, one in a session of its own, and one that dropped the environment too.
+const FAMILY: &str = r#"
+echo $$
+trap '' TERM
+sleep 300 & echo $!
+(sleep 300 & echo $!)
+setsid sh -c 'echo $$; exec sleep 300 >/dev/null 2>&1 </dev/null' &
+env -i setsid sh -c 'echo $$; exec sleep 300' &
+sleep 300
+"#;
+
+#[tokio::test]
+async fn streams_and_exit_codes() {
+    let runner = runner();
+    let mut running = runner.spawn(sh("echo out; echo err >&2; exit 7")).await.unwrap();
+    let (mut out, mut err) = (String::new(), String::new());
+    running.stdout().unwrap().read_to_string(&mut out).await.unwrap();
+    running.stderr().unwrap().read_to_string(&mut err).await.unwrap();
+    assert_eq!((out.as_str(), err.as_str()), ("out\n", "err\n"));
+    assert!(running.stdout().is_none());
+    let exit = running.wait().await.unwrap();
+    assert_eq!(exit, Exit { code: Some(7), signal: None });
+    assert_eq!(running.wait().await.unwrap(), exit, "a second time too");
+    let mut running = runner.spawn(sh("kill -9 $$")).await.unwrap();
+    assert_eq!(running.wait().await.unwrap(), Exit { code: None, signal: Some(9) });
+}
+
+#[tokio::test]
+async fn h_log_02_keys_are_kept_from_processes() {
+    let runner = runner();
+    assert_eq!(runner.removed(), ["OPENAI_API_KEY"]);
+    for script in ["env", "sh -c env", "sh -lc env"] {
+        let env = output(&runner, script).await;
+        assert!(!env.contains("sk-canary") && env.contains("GREETING=hello"), "{env}");
+    }
+    let mut spec = sh("echo $OPENAI_API_KEY");
+    spec.env.insert("OPENAI_API_KEY".into(), "given".into());
+    let mut running = runner.spawn(spec).await.unwrap();
+    let mut text = String::new();
+    running.stdout().unwrap().read_to_string(&mut text).await.unwrap();
+    assert_eq!(text, "given\n", "what is given by name is passed on");
+}
+
+#[tokio::test]
+async fn no_input_no_terminal_and_the_folder_that_was_asked_for() {
+    let runner = runner();
+    assert_eq!(output(&runner, "cat; echo end").await, "end\n");
+    assert_eq!(output(&runner, "(: < /dev/tty) 2>/dev/null || echo none").await, "none\n");
+    assert_eq!(output(&runner, "pwd; echo $PWD").await, "/\n/\n");
+}
+
+#[tokio::test]
+async fn a_program_that_is_not_there() {
+    let mut spec = sh("");
+    spec.program = "no-such-program-anywhere".into();
+    let Err(error) = runner().spawn(spec).await else { panic!("it started") };
+    assert_eq!(error.to_string(), "start no-such-program-anywhere: not found in PATH");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn killing_ends_the_whole_family() {
+    let runner = runner();
+    let mut running = runner.spawn(sh(FAMILY)).await.unwrap();
+    let pids = pids(&mut *running, 5).await;
+    assert!(pids.iter().all(|pid| runs(*pid)));
+    running.kill().await;
+    assert_gone(&pids);
+    assert_eq!(running.wait().await.unwrap().signal, Some(9), "it ignores the polite request");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn dropping_ends_the_whole_family() {
+    let mut running = runner().spawn(sh(FAMILY)).await.unwrap();
+    let pids = pids(&mut *running, 5).await;
+    drop(running);
+    assert_gone(&pids);
+    // Reaped as well: not even a zombie is left of our own child.
+    let until = Instant::now() + Duration::from_secs(5);
+    while Path::new(&format!("/proc/{}", pids[0])).exists() {
+        assert!(Instant::now() < until);
+        std::thread::yield_now();
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn what_is_left_running_ends_with_the_runner() {
+    let script = "sleep 300 & echo $!; env -i setsid sleep 300 & sleep 0.1; exit 0";
+    for politely in [false, true] {
+        let runner = runner();
+        let mut running = runner.spawn(sh(script)).await.unwrap();
+        let _stderr = running.stderr();
+        let mut stdout = BufReader::new(running.stdout().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line).await.unwrap();
+        running.wait().await.unwrap();
+        let left = running.leave().await;
+        assert_eq!(left.len(), 2, "{left:?}");
+        assert!(left.iter().all(|d| d.command == "sleep 300"), "{left:?}");
+        let pids: Vec<u32> = left.iter().map(|d| d.pid).collect();
+        assert!(pids.contains(&line.trim().parse().unwrap()));
+        assert!(pids.iter().all(|pid| runs(*pid)), "they go on");
+        if politely {
+            runner.end_left().await;
+        } else {
+            drop(runner);
+        }
+        assert_gone(&pids);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_polite_process_may_tidy_up() {
+    let runner = runner();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("tidied");
+    let script =
+        format!("trap 'echo yes > {}; exit' TERM; echo 1; while :; do sleep 0.01; done", file.display());
+    let mut running = runner.spawn(sh(&script)).await.unwrap();
+    pids(&mut *running, 1).await;
+    running.kill().await;
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "yes\n");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn what_multiplies_while_it_is_killed_ends_too() {
+    let script =
+        "trap '' TERM; f() { while :; do (setsid sleep 300.25 &); sleep 0.005; done; }; f & f & echo 1; wait";
+    let mut running = runner().spawn(sh(script)).await.unwrap();
+    pids(&mut *running, 1).await;
+    running.kill().await;
+    let sleepers: Vec<u32> = std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|c| c == b"sleep\x00300.25\0"))
+        .collect();
+    assert_gone(&sleepers);
+}
