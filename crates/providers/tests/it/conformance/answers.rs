@@ -18,6 +18,11 @@ async fn answer(p: &'static Profile, reply: Reply) -> Assembled {
     done
 }
 
+/// Servers that need not be asked for counts send them.
+fn unasked(p: &Profile, reply: Reply) -> Reply {
+    if p.stream_usage { reply } else { reply.usage_unasked() }
+}
+
 fn calls(done: &Assembled) -> Vec<&ToolUse> {
     done.content.iter().filter_map(|b| if let Block::ToolUse(u) = b { Some(u) } else { None }).collect()
 }
@@ -80,7 +85,7 @@ pub(super) async fn thinking_is_kept(p: &'static Profile) {
 }
 
 pub(super) async fn usage_is_normalised(p: &'static Profile) {
-    let done = answer(p, Reply::text("x").usage(7, 100, 3)).await;
+    let done = answer(p, unasked(p, Reply::text("x").usage(7, 100, 3))).await;
     let want = Usage { input_tokens: 7, output_tokens: 3, cache_read_input_tokens: 100, ..Usage::default() };
     assert_eq!(done.usage.total(), want);
 }
@@ -120,8 +125,10 @@ pub(super) async fn a_cut_call_is_marked(p: &'static Profile) {
 }
 
 pub(super) async fn a_whole_answer_instead_of_a_stream(p: &'static Profile) {
-    let reply =
-        || Reply::answer().and_thinking("hm", "sig").and_text("x").and_tool("Read", json!({ "path": "a" }));
+    let reply = || {
+        let reply = Reply::answer().and_thinking("hm", "sig").and_text("x");
+        unasked(p, reply.and_tool("Read", json!({ "path": "a" })))
+    };
     let (streamed, whole) = (answer(p, reply()).await, answer(p, reply().plain()).await);
     assert_eq!(streamed.content, whole.content);
     assert_eq!((streamed.stop, streamed.usage), (whole.stop, whole.usage));

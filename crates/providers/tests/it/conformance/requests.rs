@@ -120,6 +120,17 @@ pub(super) async fn tool_choice_is_observed(p: &'static Profile) {
     assert_eq!(seen, want);
 }
 
+pub(super) async fn no_tools_where_none_may_be_called(p: &'static Profile) {
+    let mut request = hello();
+    request.prefix = tools();
+    request.options.tool_choice = ToolChoice::None;
+    let body = sent(p, request.clone()).await;
+    assert!(body.get("tools").is_none() && body.get("tool_choice").is_none(), "{body}");
+    request.options.tool_choice = ToolChoice::Any;
+    let body = sent(p, request).await;
+    assert!(body.get("tools").is_some() && body.get("tool_choice").is_none(), "{body}");
+}
+
 pub(super) async fn sampling_options_are_observed(p: &'static Profile) {
     let changed = difference(p, |r| {
         r.options.temperature = Some(0.25);
@@ -148,6 +159,7 @@ pub(super) async fn disabled_thinking_is_observed(p: &'static Profile) {
 pub(super) async fn the_window_is_observed(p: &'static Profile) {
     let request = sent_by(|c| c.context_window = Some(8192), p, hello()).await;
     assert_eq!(request.body["options"]["num_ctx"], 8192);
+    assert_eq!(request.body["num_ctx"], 8192);
 }
 
 pub(super) async fn betas_are_sent(p: &'static Profile) {
