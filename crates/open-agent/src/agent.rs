@@ -67,6 +67,12 @@ impl Agent {
         &self.inner.wiring.session_id
     }
 
+    /// Where the key comes from: the name of a variable, `option`, or `none`.
+    #[must_use]
+    pub fn key_source(&self) -> &'static str {
+        self.inner.wiring.key_source
+    }
+
     /// Asks, and waits for the end. Dropping the future interrupts the run.
     pub async fn prompt(&self, prompt: impl Into<Prompt>) -> Result<QueryResult, AgentError> {
         self.start(Task::Prompt(prompt.into()), EventSink::none()).await_guarded().await
@@ -285,10 +291,27 @@ pub struct RunStream<T = QueryResult> {
     run: Run<T>,
 }
 
+/// Interrupts one run, whoever waits for it.
+#[derive(Clone, Debug)]
+pub struct Interrupter(CancellationToken);
+
+impl Interrupter {
+    /// Interrupts the run; at any moment, before it has begun too.
+    pub fn interrupt(&self) {
+        self.0.cancel();
+    }
+}
+
 impl<T> RunStream<T> {
     /// Interrupts the run, and takes no further input.
     pub fn interrupt(&self) {
         self.run.cancel.cancel();
+    }
+
+    /// To interrupt the run while its result is waited for.
+    #[must_use]
+    pub fn interrupter(&self) -> Interrupter {
+        Interrupter(self.run.cancel.clone())
     }
 
     /// Waits for the result; events that were not read are dropped.

@@ -34,6 +34,7 @@ pub(crate) struct Wiring {
     pub options: AgentOptions,
     pub session_id: SessionId,
     model: Arc<str>,
+    pub key_source: &'static str,
     env: Env,
     catalogue: Catalogue,
     provider: Arc<dyn Provider>,
@@ -176,16 +177,12 @@ impl AgentBuilder {
     /// Checks everything that can be checked without IO and makes the agent.
     pub fn build(self) -> Result<Agent, ConfigError> {
         self.options.check()?;
-        let (model, provider) = match self.provider {
+        let Choice { model, provider, key_source } = match self.provider {
             Some(provider) => {
                 let model = provider::model_name(&self.options, &self.env, &self.catalogue);
-                (model.into(), provider)
+                Choice { model: model.into(), provider, key_source: provider::NO_KEY }
             }
-            None => {
-                let Choice { model, provider } =
-                    provider::choose(&self.options, &self.env, &self.catalogue, &self.shared)?;
-                (model, provider)
-            }
+            None => provider::choose(&self.options, &self.env, &self.catalogue, &self.shared)?,
         };
         let model: Arc<str> = model;
         let asked = std::iter::once(&*model).chain(self.options.fallback_model.as_deref());
@@ -205,6 +202,7 @@ impl AgentBuilder {
             env: self.env,
             catalogue: self.catalogue,
             provider,
+            key_source,
             store: self.store,
             tools,
         }))

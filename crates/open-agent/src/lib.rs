@@ -24,7 +24,7 @@ mod options;
 mod provider;
 mod result;
 
-pub use agent::{Agent, Prompt, RunStream};
+pub use agent::{Agent, Interrupter, Prompt, RunStream};
 pub use builder::AgentBuilder;
 pub use error::{AgentError, ConfigError};
 pub use options::AgentOptions;
