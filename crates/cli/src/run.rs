@@ -28,7 +28,7 @@ pub(crate) fn run(args: RunArgs) -> Result<Exit> {
     let agent = Agent::builder().options(options(&args)?).build()?;
     let prompt = prompt::read(&args)?;
     tracing::debug!(
-        model = agent.model(),
+        model = %agent.model(),
         key_source = agent.key_source(),
         session = %agent.session_id(),
         prompt_bytes = prompt.len(),

@@ -8,7 +8,7 @@ use open_agent_model::{
     Access, Answer, AskId, BrokenInput, CallId, Cost, Message, PermissionMode, Question, RawJson,
     ResultBlock, Ruling, RunId, RunStatus, Seq, SessionId, StopReason, Timestamp, ToolUseId, Usage,
 };
-use open_agent_session::{Failure, Origin, SessionEntry, Stored};
+use open_agent_session::{Failure, ModelSettings, Origin, Retry, SessionEntry, Stored};
 use serde::Serialize;
 
 use crate::Machine;
@@ -44,6 +44,8 @@ pub struct Envelope {
 pub enum AgentEvent {
     /// A run begins.
     RunStarted(RunStarted),
+    /// From the next request on, the run asks another model, or asks otherwise.
+    Configured(Configured),
     /// A message from outside the model.
     UserMessage(UserMessage),
     /// A model answer is complete.
@@ -86,6 +88,15 @@ pub struct RunStarted {
     pub tools: Vec<String>,
 }
 
+/// See [`AgentEvent::Configured`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Configured {
+    /// Whom the run asked before, and how.
+    pub from: ModelSettings,
+    /// Whom it asks now, and how.
+    pub to: ModelSettings,
+}
+
 /// See [`AgentEvent::UserMessage`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct UserMessage {
@@ -121,6 +132,9 @@ pub struct ModelFailed {
     pub error: Option<Failure>,
     /// The part of the answer that is kept.
     pub partial: Option<Arc<Message>>,
+    /// The request is made again; `None` = it failed for good.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
     /// Tokens that are known to be spent.
     pub usage: Usage,
     /// Their cost.
@@ -287,7 +301,7 @@ pub struct ToolProgress {
 pub(crate) fn event_of(record: &Stored, machine: &Machine) -> Option<AgentEvent> {
     Some(match &record.entry {
         SessionEntry::RunStarted(s) => AgentEvent::RunStarted(RunStarted {
-            model: Arc::clone(&s.model),
+            model: Arc::clone(&s.settings.model),
             root: s.root.clone(),
             mode: s.mode,
             tools: machine
@@ -295,6 +309,10 @@ pub(crate) fn event_of(record: &Stored, machine: &Machine) -> Option<AgentEvent>
                 .map(|p| p.tools.iter().map(|t| t.name.clone()).collect())
                 .unwrap_or_default(),
         }),
+        SessionEntry::Configured(to) => {
+            let from = machine.run()?.settings.clone();
+            AgentEvent::Configured(Configured { from, to: to.clone() })
+        }
         SessionEntry::User(u) => {
             AgentEvent::UserMessage(UserMessage { message: Arc::clone(&u.message), origin: u.origin })
         }
@@ -310,6 +328,7 @@ pub(crate) fn event_of(record: &Stored, machine: &Machine) -> Option<AgentEvent>
             model: Arc::clone(&f.model),
             error: f.error.clone(),
             partial: f.partial.clone(),
+            retry: f.retry.clone(),
             usage: f.usage,
             cost: f.cost,
             api_ms: f.api_ms,

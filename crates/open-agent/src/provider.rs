@@ -1,8 +1,8 @@
 //! Which provider answers, and with which model. Owns the order in which options, environment and defaults count.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use open_agent_model::{Catalogue, Env, Provider};
+use open_agent_model::{Catalogue, Env, Provider, Secret};
 use open_agent_providers::{Profile, ProviderConfig};
 
 use crate::{AgentOptions, ConfigError};
@@ -33,6 +33,7 @@ pub(crate) fn choose(
     options: &AgentOptions,
     env: &Env,
     catalogue: &Catalogue,
+    shared: &SharedProviders,
 ) -> Result<Choice, ConfigError> {
     let model = model_name(options, env, catalogue);
     let is_named = options.model.is_some() || env.get("CODEANY_MODEL").is_some();
@@ -72,7 +73,7 @@ pub(crate) fn choose(
         }
     }
     let key_source = key_source(options, env, &config);
-    let provider = open_agent_providers::provider(config).map_err(ConfigError::Provider)?;
+    let provider = shared.get(config)?;
     Ok(Choice { model: model.into(), provider, key_source })
 }
 
@@ -87,5 +88,55 @@ fn key_source(options: &AgentOptions, env: &Env, config: &ProviderConfig) -> &'s
                 ours.chain(config.profile.key_variables.iter().copied()).chain(["ANTHROPIC_AUTH_TOKEN"]);
             all.find(|name| env.get(name) == Some(key.expose())).unwrap_or("environment")
         }
+    }
+}
+
+/// The providers that a builder and its clones made, so that agents with the same address and key share one, with its
+/// connections.
+#[derive(Clone, Default)]
+pub(crate) struct SharedProviders(Arc<Mutex<Vec<(Place, Arc<dyn Provider>)>>>);
+
+/// What makes two providers the same.
+#[derive(PartialEq)]
+struct Place {
+    profile: &'static str,
+    base_url: String,
+    key: Option<Secret>,
+}
+
+impl SharedProviders {
+    fn get(&self, config: ProviderConfig) -> Result<Arc<dyn Provider>, ConfigError> {
+        let place = Place {
+            profile: config.profile.name,
+            base_url: config.base_url.clone(),
+            key: config.key.clone(),
+        };
+        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, provider)) = made.iter().find(|(known, _)| *known == place) {
+            return Ok(Arc::clone(provider));
+        }
+        let provider = open_agent_providers::provider(config).map_err(ConfigError::Provider)?;
+        made.push((place, Arc::clone(&provider)));
+        Ok(provider)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agents_with_one_address_and_key_share_their_provider() {
+        let env: Env = [("ANTHROPIC_API_KEY".to_owned(), "k-test".to_owned())].into_iter().collect();
+        let shared = SharedProviders::default();
+        let provider = |change: fn(&mut AgentOptions)| {
+            let mut options = AgentOptions::default();
+            change(&mut options);
+            choose(&options, &env, &Catalogue::default(), &shared).unwrap_or_else(|e| panic!("{e}")).provider
+        };
+        let one = provider(|_| {});
+        assert!(Arc::ptr_eq(&one, &provider(|o| o.model = Some("haiku".into()))));
+        assert!(!Arc::ptr_eq(&one, &provider(|o| o.api_key = Some(Secret::new("k-other")))));
+        assert!(!Arc::ptr_eq(&one, &provider(|o| o.base_url = Some("http://127.0.0.1:1".into()))));
     }
 }

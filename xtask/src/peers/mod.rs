@@ -4,6 +4,7 @@
 
 mod llama;
 mod python;
+mod rg;
 
 use std::env;
 use std::fs::{self, File};
@@ -24,8 +25,10 @@ struct Peer {
     check: fn(&Path) -> Result<()>,
 }
 
-const PEERS: &[Peer] =
-    &[Peer { name: "llama", stamp: llama::stamp, install: llama::install, check: llama::check }];
+const PEERS: &[Peer] = &[
+    Peer { name: "llama", stamp: llama::stamp, install: llama::install, check: llama::check },
+    Peer { name: "rg", stamp: rg::stamp, install: rg::install, check: rg::check },
+];
 
 pub(crate) fn run(root: &Path, args: &[&str]) -> Result<bool> {
     let only_install = args.contains(&"--no-run");

@@ -1,20 +1,175 @@
 //! Edit.
 
-use serde_json::json;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
-use crate::world::World;
+use serde_json::{Value, json};
+
+use crate::world::{World, details};
+
+fn edit(path: &str, old: &str, new: &str) -> Value {
+    json!({"file_path": path, "old_string": old, "new_string": new})
+}
+
+/// Reads the file, edits it, gives its bytes.
+async fn after(w: &World, path: &str, old: &str, new: &str) -> Vec<u8> {
+    w.read(&w.path(path)).await;
+    w.ok("Edit", edit(path, old, new)).await;
+    w.bytes(path)
+}
 
 #[tokio::test]
 async fn one_text_for_another() {
     let w = World::new();
     let path = w.file("a.txt", "one\ntwo\nthree\n");
-    let edit = json!({"file_path": "a.txt", "old_string": "two", "new_string": "2"});
-    let error = w.fails("Edit", edit.clone()).await;
+    let first = edit("a.txt", "two", "2");
+    let error = w.fails("Edit", first.clone()).await;
     assert!(error.contains("Read it first"), "{error}");
     w.read(&path).await;
-    assert_eq!(w.ok("Edit", edit).await, "Edited a.txt: 1 replacement at line 2.");
+    assert_eq!(w.ok("Edit", first).await, "Edited a.txt: 1 replacement at line 2.");
     assert_eq!(w.bytes("a.txt"), b"one\n2\nthree\n");
     // The edit itself counts as having seen the file.
-    w.ok("Edit", json!({"file_path": "a.txt", "old_string": "three", "new_string": "3"})).await;
+    let output = w.call("Edit", edit("a.txt", "three", "3")).await.unwrap();
     assert_eq!(w.bytes("a.txt"), b"one\n2\n3\n");
+    let details = details(&output);
+    assert_eq!(details["filePath"], json!(path));
+    assert_eq!(details["structuredPatch"][0]["lines"], json!([" one", " 2", "-three", "+3"]));
+    assert_eq!((&details["userModified"], &details["replaceAll"]), (&json!(false), &json!(false)));
+}
+
+#[tokio::test]
+async fn text_is_literal() {
+    let w = World::new();
+    w.file("a.txt", "f(x) = $1\n");
+    assert_eq!(after(&w, "a.txt", "f(x) = $1", r"\1 $& $0 \n").await, b"\\1 $& $0 \\n\n");
+}
+
+#[tokio::test]
+async fn a_new_file_and_an_empty_one() {
+    let w = World::new();
+    w.ok("Edit", edit("d/new.txt", "", "x\n")).await;
+    assert_eq!(w.bytes("d/new.txt"), b"x\n");
+    let error = w.fails("Edit", edit("d/new.txt", "", "y")).await;
+    assert!(error.contains("not empty"), "{error}");
+    w.file("empty.txt", "");
+    assert_eq!(after(&w, "empty.txt", "", "y").await, b"y");
+    assert!(w.fails("Edit", edit("none.txt", "a", "b")).await.contains("does not exist"));
+    assert!(w.fails("Edit", edit("empty.txt", "a", "a")).await.contains("the same"));
+}
+
+#[tokio::test]
+async fn h_edt_01_crlf_files_stay_crlf() {
+    let w = World::new();
+    w.file("a.txt", "one\r\ntwo\r\nthree\r\n");
+    assert_eq!(after(&w, "a.txt", "one\ntwo\n", "1\n1b\n2\n").await, b"1\r\n1b\r\n2\r\nthree\r\n");
+    // What Read shows can be used as it is.
+    assert_eq!(after(&w, "a.txt", "2\nthree", "2\n3").await, b"1\r\n1b\r\n2\r\n3\r\n");
+    w.file("mixed.txt", "a\nb\r\nc\nd\r\ne\r\n");
+    assert_eq!(after(&w, "mixed.txt", "b\nc\nd", "b\nX\nc\nd").await, b"a\nb\r\nX\nc\nd\r\ne\r\n");
+}
+
+#[tokio::test]
+async fn h_edt_02_mode_and_links_stay() {
+    let w = World::new();
+    let path = w.file("run.sh", "echo 1\n");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    symlink("run.sh", w.path("link.sh")).unwrap();
+    assert_eq!(after(&w, "link.sh", "1", "2").await, b"echo 2\n");
+    assert!(std::fs::symlink_metadata(w.path("link.sh")).unwrap().is_symlink());
+    assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o755);
+}
+
+#[tokio::test]
+async fn h_edt_03_bytes_that_are_no_utf8_stay() {
+    let w = World::new();
+    w.file("latin.txt", b"caf\xE9 = 1\nna\xEFve = 2\n");
+    assert_eq!(after(&w, "latin.txt", "= 2", "= 3").await, b"caf\xE9 = 1\nna\xEFve = 3\n");
+    // The text as Read shows it is found, and new characters get the file's encoding.
+    assert_eq!(after(&w, "latin.txt", "café", "thé café").await, b"th\xE9 caf\xE9 = 1\nna\xEFve = 3\n");
+    assert_eq!(
+        after(&w, "latin.txt", "= 3", "= “ü”").await,
+        b"th\xE9 caf\xE9 = 1\nna\xEFve = \x93\xFC\x94\n"
+    );
+    let before = w.bytes("latin.txt");
+    let error = w.fails("Edit", edit("latin.txt", "café", "☕")).await;
+    assert!(error.contains("Windows-1252") && w.bytes("latin.txt") == before, "{error}");
+    // Mostly UTF-8 with a stray byte.
+    w.file("stray.txt", b"\xC3\xA9t\xC3\xA9 \xFF\nx\n");
+    assert_eq!(after(&w, "stray.txt", "x", "é☕").await, b"\xC3\xA9t\xC3\xA9 \xFF\n\xC3\xA9\xE2\x98\x95\n");
+    assert_eq!(after(&w, "stray.txt", "été", "hiver").await, b"hiver \xFF\n\xC3\xA9\xE2\x98\x95\n");
+}
+
+#[tokio::test]
+async fn h_edt_04_marks_and_utf16_stay() {
+    let w = World::new();
+    w.file("mark.txt", "\u{feff}first é\nsecond\n");
+    assert_eq!(
+        after(&w, "mark.txt", "first é\nsec", "1st é\nsec").await,
+        "\u{feff}1st é\nsecond\n".as_bytes()
+    );
+    for (mark, unit) in
+        [(&b"\xFF\xFE"[..], u16::to_le_bytes as fn(u16) -> [u8; 2]), (&b"\xFE\xFF"[..], u16::to_be_bytes)]
+    {
+        let bytes = |text: &str| [mark, &text.encode_utf16().flat_map(unit).collect::<Vec<u8>>()].concat();
+        w.file("wide.txt", bytes("eins ü\r\nzwei 😀\r\n"));
+        let edited = after(&w, "wide.txt", "eins ü\nzwei", "1 ä\n1b\n2").await;
+        assert_eq!(edited, bytes("1 ä\r\n1b\r\n2 😀\r\n"));
+    }
+    // A broken half of a pair cannot be kept, so nothing is written.
+    w.file("broken.txt", b"\xFF\xFEa\0\x00\xD8b\0");
+    w.read(&w.path("broken.txt")).await;
+    let error = w.fails("Edit", edit("broken.txt", "a", "x")).await;
+    assert!(error.contains("broken UTF-16"), "{error}");
+    assert_eq!(w.bytes("broken.txt"), b"\xFF\xFEa\0\x00\xD8b\0");
+}
+
+#[tokio::test]
+async fn h_edt_05_a_miss_explains_itself() {
+    let w = World::new();
+    let body =
+        "fn main() {\n\tlet name = “Ada”;\n\tprintln!(\"{name}\");   \n}\n\nfn other() {}\nfn other() {}\n";
+    let path = w.file("a.rs", body);
+    w.read(&path).await;
+    for (old, says) in [
+        ("    let name = “Ada”;", "Line 2 differs in tabs and spaces: the file has `\\tlet name = “Ada”;`"),
+        ("\tlet name = \"Ada\";", "Line 2 differs in quotes, dashes or special spaces"),
+        ("     2\t\tlet name = “Ada”;\n     3\t\tprintln!", "line numbers in front"),
+        ("\tprintln!(\"{name}\");\n}", "Line 3 differs in spaces at the line's end"),
+        ("FN MAIN() {", "Line 1 differs in capital letters"),
+        ("fn main() {\\n", "backslash"),
+        (
+            "\tlet name = “Grace”;\n\tprintln!(\"{name}\");",
+            "The nearest lines are:\n     2\t\tlet name = “Ada”;\n     3\t",
+        ),
+        ("nothing like it at all", "Nothing in the file is like it"),
+        ("fn other() {}", "occurs 2 times in a.rs, at lines 6, 7"),
+    ] {
+        let error = w.fails("Edit", edit("a.rs", old, "x")).await;
+        assert!(error.contains(says), "{old:?}: {error}");
+        assert_eq!(w.bytes("a.rs"), body.as_bytes());
+    }
+    let all =
+        json!({"file_path": "a.rs", "old_string": "fn other", "new_string": "fn o", "replace_all": true});
+    assert_eq!(w.ok("Edit", all).await, "Edited a.rs: 2 replacements at lines 6, 7.");
+}
+
+#[tokio::test]
+async fn what_was_changed_meanwhile_is_not_lost() {
+    let w = World::new();
+    let path = w.file("a.txt", "one\n");
+    w.read(&path).await;
+    w.file("a.txt", "someone else's\n");
+    let error = w.fails("Edit", edit("a.txt", "one", "1")).await;
+    assert!(error.contains("was changed by someone else"), "{error}");
+    assert_eq!(w.bytes("a.txt"), b"someone else's\n");
+    w.read(&path).await;
+    w.ok("Edit", edit("a.txt", "else", "ELSE")).await;
+}
+
+#[tokio::test]
+async fn what_is_no_text_is_refused() {
+    let w = World::new();
+    std::fs::create_dir(w.path("d")).unwrap();
+    assert!(w.fails("Edit", edit("d", "a", "b")).await.contains("is a folder"));
+    assert!(w.fails("Edit", edit("/dev/zero", "a", "b")).await.contains("is a device"));
+    assert!(w.fails("Edit", edit("", "a", "b")).await.contains("the path is empty"));
 }

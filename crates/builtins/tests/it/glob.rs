@@ -1,8 +1,17 @@
 //! Glob.
 
+use std::os::unix::fs::symlink;
+use std::time::{Duration, Instant, SystemTime};
+
 use serde_json::json;
 
-use crate::world::World;
+use crate::world::{World, details, text};
+
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
 
 #[tokio::test]
 async fn names_match_at_any_depth_without_a_slash() {
@@ -10,10 +19,120 @@ async fn names_match_at_any_depth_without_a_slash() {
     for name in ["a.rs", "src/b.rs", "src/deep/c.rs", "src/d.txt"] {
         w.file(name, "");
     }
-    let all = w.ok("Glob", json!({"pattern": "*.rs"})).await;
-    let mut all: Vec<&str> = all.lines().collect();
-    all.sort_unstable();
-    assert_eq!(all, ["a.rs", "src/b.rs", "src/deep/c.rs"]);
-    assert_eq!(w.ok("Glob", json!({"pattern": "src/*.rs"})).await, "src/b.rs");
+    for (pattern, found) in [
+        ("*.rs", &["a.rs", "src/b.rs", "src/deep/c.rs"][..]),
+        ("**/*.rs", &["a.rs", "src/b.rs", "src/deep/c.rs"]),
+        ("src/*.rs", &["src/b.rs"]),
+        ("src/**/*.rs", &["src/b.rs", "src/deep/c.rs"]),
+        ("src/**/*.{rs,txt}", &["src/b.rs", "src/d.txt", "src/deep/c.rs"]),
+        ("./*.rs", &["a.rs"]),
+        ("src/b.rs", &["src/b.rs"]),
+        ("[ab].rs", &["a.rs", "src/b.rs"]),
+        ("src/deep/../*.txt", &["src/d.txt"]),
+    ] {
+        assert_eq!(sorted(&w.ok("Glob", json!({"pattern": pattern})).await), found, "{pattern}");
+    }
+    assert_eq!(w.ok("Glob", json!({"pattern": "*.txt", "path": "src"})).await, "src/d.txt");
+    let absolute = w.root.join("src/*.txt");
+    assert_eq!(w.ok("Glob", json!({"pattern": absolute})).await, "src/d.txt");
     assert_eq!(w.ok("Glob", json!({"pattern": "*.py"})).await, "No file matches.");
+}
+
+#[tokio::test]
+async fn the_newest_come_first_and_a_hundred_at_most() {
+    let w = World::new();
+    for n in 0..150_u64 {
+        let path = w.file(&format!("f{n:03}.txt"), "");
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + n / 2);
+        std::fs::File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
+    }
+    let output = w.call("Glob", json!({"pattern": "*.txt"})).await.unwrap();
+    let shown = text(&output);
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(&lines[..3], ["f148.txt", "f149.txt", "f146.txt"]);
+    assert_eq!(lines[99], "f051.txt");
+    assert_eq!(lines[101], "[100 of 150 files, the newest; narrow the pattern for others.]");
+    let seen = details(&output);
+    assert_eq!(
+        (&seen["numFiles"], &seen["truncated"], &seen["total"]),
+        (&json!(100), &json!(true), &json!(150))
+    );
+}
+
+#[tokio::test]
+async fn h_grp_01_hidden_and_ignored_files_need_to_be_named() {
+    let w = World::new();
+    std::fs::create_dir(w.path(".git")).unwrap();
+    w.file(".git/x.yml", "");
+    w.file(".gitignore", "/target\n");
+    w.file("a.yml", "");
+    w.file("target/t.yml", "");
+    w.file(".github/ci.yml", "");
+    w.file("sub/.env", "");
+    let shown = w.ok("Glob", json!({"pattern": "**/*.yml"})).await;
+    assert!(shown.starts_with("a.yml\n\n[1 file or folder was skipped because ignore files"), "{shown}");
+    assert!(shown.contains("3 files and folders were skipped as hidden"), "{shown}");
+    for (pattern, found) in [
+        (".github/*.yml", ".github/ci.yml"),
+        ("target/**/*.yml", "target/t.yml"),
+        ("**/.env", "sub/.env"),
+        (".git/*.yml", ".git/x.yml"),
+        ("**/.github/*.yml", ".github/ci.yml"),
+    ] {
+        let shown = w.ok("Glob", json!({"pattern": pattern})).await;
+        assert_eq!(shown.lines().next(), Some(found), "{pattern}: {shown}");
+    }
+}
+
+#[tokio::test]
+async fn h_grp_02_the_walk_starts_where_the_pattern_does() {
+    let w = World::new();
+    for n in 0..3_000 {
+        w.file(&format!("huge/d{}/f{n}.json", n % 100), "");
+    }
+    w.file("apps/a/deep/x.json", "");
+    symlink("..", w.path("apps/a/loop")).unwrap();
+    let started = Instant::now();
+    assert_eq!(w.ok("Glob", json!({"pattern": "apps/**/x.json"})).await, "apps/a/deep/x.json");
+    assert!(started.elapsed() < Duration::from_millis(200), "{:?}", started.elapsed());
+    // A tool's access is where it walks, and no more.
+    let cx = w.cx();
+    let tool = std::sync::Arc::clone(w.tools.get("Glob").unwrap());
+    let input = open_agent_model::RawJson::of(&json!({"pattern": "apps/**/x.json"})).unwrap();
+    let prepared = tool.prepare(&input, &cx).unwrap();
+    assert_eq!(prepared.access(), [open_agent_model::Access::Read(w.path("apps"))]);
+}
+
+#[tokio::test]
+async fn h_grp_03_making_the_tools_walks_nothing() {
+    let w = World::new();
+    for n in 0..2_000 {
+        std::fs::create_dir(w.path(&format!("d{n}"))).unwrap();
+    }
+    let started = Instant::now();
+    let tools = open_agent_builtins::core_tools();
+    assert!(started.elapsed() < Duration::from_millis(50));
+    drop(tools);
+}
+
+#[tokio::test]
+async fn patterns_that_make_no_sense() {
+    let w = World::new();
+    w.file("f.txt", "");
+    assert!(w.fails("Glob", json!({"pattern": "{a"})).await.contains("use Grep"));
+    assert!(w.fails("Glob", json!({"pattern": "src/"})).await.contains("names no file"));
+    assert!(w.fails("Glob", json!({"pattern": "*", "path": "none"})).await.contains("does not exist"));
+    assert!(w.fails("Glob", json!({"pattern": "*", "path": "f.txt"})).await.contains("not a folder"));
+}
+
+#[tokio::test]
+async fn a_cancelled_walk_gives_what_it_has_and_says_so() {
+    let w = World::new();
+    w.file("a.txt", "hit");
+    w.cancel.cancel();
+    for (tool, input) in [("Glob", json!({"pattern": "*"})), ("Grep", json!({"pattern": "hit"}))] {
+        let output = w.call(tool, input).await.unwrap();
+        assert!(text(&output).contains("STOPPED EARLY"), "{}", text(&output));
+        assert_eq!(details(&output)["timedOut"], true);
+    }
 }

@@ -1,26 +1,219 @@
 //! Grep.
 
-use serde_json::json;
+use std::os::unix::fs::symlink;
 
-use crate::world::World;
+use serde_json::{Value, json};
+
+use crate::world::{World, details, text};
+
+/// Lines of matching content.
+async fn content(w: &World, mut input: Value) -> String {
+    input["output_mode"] = json!("content");
+    w.ok("Grep", input).await
+}
 
 #[tokio::test]
 async fn all_output_modes() {
     let w = World::new();
     w.file("b.txt", "x\nneedle 1\ny\nneedle 2\n");
     w.file("a/a.txt", "needle\n");
-    assert_eq!(w.ok("Grep", json!({"pattern": "needle"})).await, "2 files:\na/a.txt\nb.txt");
+    let output = w.call("Grep", json!({"pattern": "needle"})).await.unwrap();
+    assert_eq!(text(&output), "2 files:\na/a.txt\nb.txt");
+    let shown = details(&output);
+    assert_eq!((&shown["numFiles"], &shown["mode"]), (&json!(2), &json!("files_with_matches")));
+    assert_eq!(shown["filenames"], json!(["a/a.txt", "b.txt"]));
     assert_eq!(
-        w.ok("Grep", json!({"pattern": "needle", "output_mode": "content"})).await,
+        content(&w, json!({"pattern": "needle"})).await,
         "a/a.txt:1:needle\nb.txt:2:needle 1\nb.txt:4:needle 2"
     );
     assert_eq!(
         w.ok("Grep", json!({"pattern": "needle", "output_mode": "count"})).await,
         "2 files, 3 matching lines:\na/a.txt:1\nb.txt:2"
     );
-    assert_eq!(
-        w.ok("Grep", json!({"pattern": "le 1", "output_mode": "content", "context": 1})).await,
-        "b.txt-1-x\nb.txt:2:needle 1\nb.txt-3-y"
-    );
     assert_eq!(w.ok("Grep", json!({"pattern": "absent"})).await, "No match.");
+}
+
+#[tokio::test]
+async fn each_option_changes_the_answer() {
+    let w = World::new();
+    w.file("a.txt", "one\nTwo two\nthree\nfour\nfive\nsix Two\n");
+    w.file("b.rs", "fn two() {\n}\n");
+    let with = |more: Value| {
+        let mut input = json!({"pattern": "Two", "path": "a.txt"});
+        input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        content(&w, input)
+    };
+    assert_eq!(with(json!({})).await, "a.txt:2:Two two\na.txt:6:six Two");
+    assert_eq!(with(json!({"-n": false})).await, "a.txt:Two two\na.txt:six Two");
+    assert_eq!(with(json!({"-o": true, "-i": true})).await, "a.txt:2:Two\na.txt:2:two\na.txt:6:Two");
+    assert_eq!(with(json!({"-A": 1})).await, "a.txt:2:Two two\na.txt-3-three\n--\na.txt:6:six Two");
+    assert_eq!(
+        with(json!({"-B": 1})).await,
+        "a.txt-1-one\na.txt:2:Two two\n--\na.txt-5-five\na.txt:6:six Two"
+    );
+    assert_eq!(
+        with(json!({"-C": 1, "-A": 0, "head_limit": 2})).await.lines().nth(1),
+        Some("a.txt:2:Two two")
+    );
+    assert_eq!(
+        with(json!({"head_limit": 1})).await,
+        "a.txt:2:Two two\n\n[cut after 1 lines; more follow with offset 1.]"
+    );
+    assert_eq!(with(json!({"offset": 1})).await, "a.txt:6:six Two");
+    assert_eq!(with(json!({"offset": 9})).await, "\n\n[there is nothing behind offset 9.]".trim_start());
+    assert_eq!(
+        content(&w, json!({"pattern": "three.four", "multiline": true})).await,
+        "a.txt:3:three\na.txt:4:four"
+    );
+    assert_eq!(w.ok("Grep", json!({"pattern": "(?i)two", "glob": "*.rs"})).await, "1 file:\nb.rs");
+    assert_eq!(w.ok("Grep", json!({"pattern": "(?i)two", "glob": "!*.rs"})).await, "1 file:\na.txt");
+    assert_eq!(w.ok("Grep", json!({"pattern": "(?i)two", "glob": "*.{rs,py},*.md"})).await, "1 file:\nb.rs");
+    assert_eq!(w.ok("Grep", json!({"pattern": "(?i)two", "type": "rust"})).await, "1 file:\nb.rs");
+}
+
+#[tokio::test]
+async fn limits_hold_and_zero_lifts_them() {
+    let w = World::new();
+    for n in 0..30 {
+        w.file(&format!("f{n:02}.txt"), "hit\n".repeat(20));
+    }
+    let shown = content(&w, json!({"pattern": "hit"})).await;
+    assert_eq!(shown.lines().count(), 252);
+    assert!(
+        shown.ends_with("[cut after 250 lines; more follow with offset 250.]"),
+        "{}",
+        &shown[shown.len() - 80..]
+    );
+    let rest = content(&w, json!({"pattern": "hit", "offset": 250, "head_limit": 350})).await;
+    assert_eq!(rest.lines().count(), 350);
+    assert!(rest.starts_with("f12.txt:11:hit\n"));
+    assert_eq!(content(&w, json!({"pattern": "hit", "head_limit": 0})).await.lines().count(), 600);
+    let files = w.ok("Grep", json!({"pattern": "hit", "head_limit": 2})).await;
+    assert_eq!(files, "30 files:\nf00.txt\nf01.txt\n\n[cut after 2 files; more follow with offset 2.]");
+    // Nothing reaches a model that is longer than the bound.
+    w.file("wide.txt", format!("{}\n", "x".repeat(900)).repeat(300));
+    let shown = content(&w, json!({"pattern": "x", "head_limit": 0})).await;
+    assert!(shown.chars().count() <= 100_000);
+    w.file("one.txt", format!("y{}\n", "z".repeat(50_000)));
+    let shown = content(&w, json!({"pattern": "y"})).await;
+    assert!(shown.len() < 1_100 && shown.contains("characters cut]"), "{shown}");
+}
+
+#[tokio::test]
+async fn h_grp_01_hidden_and_ignored_files_are_said_out_loud() {
+    let w = World::new();
+    std::fs::create_dir(w.path(".git")).unwrap();
+    w.file(".gitignore", "/target\n*.log\n");
+    w.file("src/a.rs", "needle\n");
+    w.file("target/debug/a.d", "needle\n");
+    w.file("x.log", "needle\n");
+    w.file(".github/workflows/ci.yml", "needle\n");
+    let output = w.call("Grep", json!({"pattern": "needle"})).await.unwrap();
+    let shown = text(&output);
+    assert!(shown.starts_with("1 file:\nsrc/a.rs\n\n["), "{shown}");
+    assert!(shown.contains("2 files and folders were skipped because ignore files"), "{shown}");
+    assert!(shown.contains("2 files and folders were skipped as hidden"), "{shown}");
+    let seen = details(&output);
+    assert_eq!((&seen["skippedIgnored"], &seen["skippedHidden"]), (&json!(2), &json!(2)));
+    // Named outright, they are searched.
+    for (path, file) in [
+        (".github", ".github/workflows/ci.yml"),
+        (".github/workflows", ".github/workflows/ci.yml"),
+        ("target", "target/debug/a.d"),
+        ("x.log", "x.log"),
+    ] {
+        let shown = w.ok("Grep", json!({"pattern": "needle", "path": path})).await;
+        assert_eq!(shown, format!("1 file:\n{file}"));
+    }
+    // Even where the folder's own rules leave nothing of it.
+    w.file("venv/.gitignore", "*\n");
+    w.file("venv/lib/m.py", "needle\n");
+    assert_eq!(w.ok("Grep", json!({"pattern": "needle", "path": "venv"})).await, "1 file:\nvenv/lib/m.py");
+}
+
+#[tokio::test]
+async fn binary_files_links_and_odd_encodings() {
+    let w = World::new();
+    w.file("bin", b"needle\0\x01\x02");
+    w.file("latin.txt", b"caf\xE9 needle\n");
+    w.file(
+        "wide.txt",
+        "needle ü\n".encode_utf16().fold(vec![0xFF, 0xFE], |mut v, u| {
+            v.extend(u.to_le_bytes());
+            v
+        }),
+    );
+    symlink("..", w.path("loop")).unwrap();
+    symlink("latin.txt", w.path("link.txt")).unwrap();
+    let shown = content(&w, json!({"pattern": "needle"})).await;
+    assert_eq!(shown, "latin.txt:1:café needle\nwide.txt:1:needle ü");
+    let shown = content(&w, json!({"pattern": "needle", "path": "bin"})).await;
+    assert!(shown.contains("is a binary file that matches"), "{shown}");
+    assert!(w.ok("Grep", json!({"pattern": "needle", "path": "link.txt"})).await.ends_with("latin.txt"));
+    assert!(w.fails("Grep", json!({"pattern": "x", "path": "/dev/zero"})).await.contains("is a device"));
+    assert!(w.fails("Grep", json!({"pattern": "x", "path": "none"})).await.contains("does not exist"));
+}
+
+#[tokio::test]
+async fn what_cannot_be_searched_for_says_why() {
+    let w = World::new();
+    for (input, says) in [
+        (json!({"pattern": "interface{"}), "need a \\ in front"),
+        (json!({"pattern": "a(b"}), "unclosed group"),
+        (json!({"pattern": "a\\nb"}), "set multiline"),
+        (json!({"pattern": "(?=x)"}), "grep -P"),
+        (json!({"pattern": "x", "type": "nonsense"}), "unrecognized file type"),
+        (json!({"pattern": "x", "glob": "{a"}), "glob: "),
+        (json!({"pattern": "x", "colour": true}), "unknown field `colour`"),
+    ] {
+        let error = w.fails("Grep", input.clone()).await;
+        assert!(error.contains(says), "{input}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn the_order_is_the_same_each_time() {
+    let w = World::new();
+    for n in 0..200 {
+        w.file(&format!("d{}/f{n}.txt", n % 7), "hit\n");
+    }
+    let first = content(&w, json!({"pattern": "hit", "head_limit": 50})).await;
+    for _ in 0..10 {
+        assert_eq!(content(&w, json!({"pattern": "hit", "head_limit": 50})).await, first);
+    }
+    let mut sorted: Vec<&str> = first.lines().take(50).collect();
+    sorted.sort_by_key(|line| std::path::PathBuf::from(line.split(':').next().unwrap()));
+    assert_eq!(sorted, first.lines().take(50).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn h_sub_05_one_miss_does_not_disturb_its_siblings() {
+    let w = World::new();
+    for n in 0..26 {
+        w.file(&format!("f{n}.txt"), format!("word{n}\n"));
+    }
+    let mut calls = tokio::task::JoinSet::new();
+    for n in 0..27 {
+        let cx = w.cx();
+        let tool = std::sync::Arc::clone(w.tools.get("Grep").unwrap());
+        let pattern =
+            if n == 13 { "(".to_owned() } else { format!("^word{}$", if n > 13 { n - 1 } else { n }) };
+        let input = open_agent_model::RawJson::of(&json!({"pattern": pattern})).unwrap();
+        calls.spawn(async move { (n, tool.prepare(&input, &cx).unwrap().run(cx).await) });
+    }
+    let (mut good, mut bad) = (0, 0);
+    while let Some(done) = calls.join_next().await {
+        match done.unwrap() {
+            (13, result) => {
+                assert!(result.is_err());
+                bad += 1;
+            }
+            (n, result) => {
+                let file = if n > 13 { n - 1 } else { n };
+                assert_eq!(text(&result.unwrap()), format!("1 file:\nf{file}.txt"));
+                good += 1;
+            }
+        }
+    }
+    assert_eq!((good, bad), (26, 1));
 }

@@ -7,6 +7,7 @@ mod edit;
 mod glob;
 mod golden;
 mod grep;
+mod peer_rg;
 mod read;
 mod world;
 mod write;

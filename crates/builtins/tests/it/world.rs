@@ -42,6 +42,7 @@ impl World {
         let mut env: Vec<(String, String)> =
             std::env::vars().filter(|(name, _)| name == "PATH" || name.starts_with("LLVM")).collect();
         env.push(("HOME".into(), real.join("home").display().to_string()));
+        env.push(("TEST_WORLD".into(), root.display().to_string()));
         env.push(("ANTHROPIC_API_KEY".into(), "sk-canary".into()));
         Self {
             files: Arc::new(PlainFiles::new(Some(real.join("home")), real.join("scratch"))),
@@ -124,6 +125,22 @@ impl World {
             }
             Err(error) => error.text().to_owned(),
         }
+    }
+
+    /// Command lines of all processes that came out of this world and still run.
+    pub(crate) fn processes(&self) -> Vec<String> {
+        let mine = format!("TEST_WORLD={}", self.root.display());
+        let mut all = Vec::new();
+        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+            let read = |name: &str| std::fs::read(entry.path().join(name)).unwrap_or_default();
+            if read("environ").split(|b| *b == 0).any(|v| v == mine.as_bytes()) {
+                let line = String::from_utf8_lossy(&read("cmdline")).replace('\0', " ");
+                if !line.is_empty() {
+                    all.push(line);
+                }
+            }
+        }
+        all
     }
 
     pub(crate) async fn read(&self, path: &Path) {

@@ -23,6 +23,21 @@ fn prints(name: &str, want: &str) {
 }
 
 #[test]
+fn hello_and_it_is_what_the_readme_shows() {
+    // It keeps its session, as the README's reader will see; so only the output is compared.
+    let home = tempfile::tempdir().unwrap();
+    let out = Command::new(example("hello")).env("HOME", home.path()).stdin(Stdio::null()).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&out.stdout), "It is a Rust project. (2 turns)\n");
+    assert_eq!(std::fs::read_dir(home.path().join(".open-agent-sdk/sessions")).unwrap().count(), 1);
+    let code = include_str!("../../examples/hello.rs").split_once("\n\n").unwrap().1;
+    let readme = include_str!("../../../../README.md");
+    assert!(
+        readme.contains(&format!("```rust\n{code}```")),
+        "the README shows other code than examples/hello.rs"
+    );
+}
+
+#[test]
 fn prompt() {
     prints("prompt", include_str!("../../examples/expected/prompt.txt"));
 }
@@ -40,4 +55,24 @@ fn interrupt() {
 #[test]
 fn budget() {
     prints("budget", include_str!("../../examples/expected/budget.txt"));
+}
+
+#[test]
+fn stream_input() {
+    prints("stream_input", include_str!("../../examples/expected/stream_input.txt"));
+}
+
+#[test]
+fn switch_model() {
+    prints("switch_model", include_str!("../../examples/expected/switch_model.txt"));
+}
+
+#[test]
+fn thinking_effort() {
+    prints("thinking_effort", include_str!("../../examples/expected/thinking_effort.txt"));
+}
+
+#[test]
+fn local_models() {
+    prints("local_models", include_str!("../../examples/expected/local_models.txt"));
 }

@@ -2,4 +2,7 @@
 
 #![cfg(test)]
 
+mod agent;
 mod examples;
+mod peer_llama;
+mod seventh_tool;

@@ -12,7 +12,7 @@ use open_agent_tool::{Descendant, Exit, PortError, Running, Tool, ToolCx, ToolEr
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
 use self::output::{Output, Side, copy_rest};
 use crate::bounds::{cut_line, head_and_tail};
@@ -202,7 +202,7 @@ async fn attend(
     let deadline = Instant::now() + limit;
     let mut ended: Option<(End, Instant)> = None;
     let (mut out, mut err) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
-    let mut tick = interval(PROGRESS);
+    let mut tick = interval_at(Instant::now() + PROGRESS, PROGRESS);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         if let Some((end, until)) = ended

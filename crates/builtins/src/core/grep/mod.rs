@@ -140,10 +140,14 @@ impl Tool for Grep {
             Err(PortError::WrongKind { .. }) => {
                 let file = cx.files().open(&path).await.map_err(|error| explain(cx, &path, error))?;
                 let one = move || search.file_alone(&path, file, &deadline);
-                (tokio::task::spawn_blocking(one).await?, Tally::default())
+                let collected = tokio::task::spawn_blocking(one).await?;
+                (collected, Tally::default())
             }
             Err(error) => return Err(explain(cx, &path, error)),
         };
+        if collected.is_late {
+            tally.set_late();
+        }
         Ok(output(cx, &input, collected, &tally))
     }
 }
@@ -230,11 +234,7 @@ fn search_by(search: &Search, plan: &Plan, deadline: &Deadline, rules: Rules) ->
         let mut worker = search.worker(&collector, deadline);
         move |entry| worker.search(entry.path())
     });
-    let collected = collector.finish();
-    if collected.is_late {
-        tally.set_late();
-    }
-    (collected, tally)
+    (collector.finish(), tally)
 }
 
 fn output(cx: &ToolCx, input: &Input, collected: Collected, tally: &Tally) -> ToolOutput {
@@ -285,7 +285,7 @@ fn output(cx: &ToolCx, input: &Input, collected: Collected, tally: &Tally) -> To
         applied_limit: (limit != usize::MAX).then_some(limit),
         applied_offset: input.offset,
         truncated: out.is_cut || collected.is_cut,
-        timed_out: collected.is_late,
+        timed_out: tally.is_late(),
         skipped_ignored,
         skipped_hidden,
     };

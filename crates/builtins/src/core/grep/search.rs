@@ -145,7 +145,9 @@ impl Worker<'_> {
             }
             if self.search.mode == OutputMode::Content {
                 self.collector.binary(path);
-                hits.records.clear();
+                if self.searcher.binary_detection().convert_byte().is_some() {
+                    hits.records.clear();
+                }
             }
         }
         self.collector.add(path, hits);
@@ -240,17 +242,21 @@ impl FileSink<'_> {
 impl Sink for FileSink<'_> {
     type Error = io::Error;
 
-    fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
+    fn matched(&mut self, searcher: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
         match self.search.mode {
             OutputMode::FilesWithMatches => self.hits.matches += 1,
-            OutputMode::Count if self.search.multiline => {
+            // Lines cannot be counted where a match may have several.
+            OutputMode::Count if searcher.multi_line_with_matcher(self.matcher) => {
                 self.each_match(found, |sink, _, _| sink.hits.matches += 1)?;
             }
             OutputMode::Count => self.hits.matches += 1,
             OutputMode::Content if self.search.only_matching => {
                 self.each_match(found, |sink, number, text| {
-                    sink.hits.matches += 1;
-                    sink.push_lines(number, text);
+                    // Matches of nothing say nothing.
+                    if text.iter().any(|b| !matches!(b, b'\n' | b'\r')) {
+                        sink.hits.matches += 1;
+                        sink.push_lines(number, text);
+                    }
                 })?;
             }
             OutputMode::Content => {

@@ -58,8 +58,31 @@ pub(super) struct System<'a> {
     pub question: Option<&'a Question>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<&'a Answer>,
+    #[serde(flatten)]
+    pub retry: Option<ApiRetry<'a>>,
+    #[serde(flatten)]
+    pub switched: Option<Switched<'a>>,
     session_id: SessionId,
     uuid: Uuid,
+}
+
+/// What a frame `system/api_retry` says.
+#[derive(Serialize)]
+pub(super) struct ApiRetry<'a> {
+    pub attempt: u32,
+    pub max_retries: u32,
+    pub retry_delay_ms: u64,
+    pub error_status: Option<u16>,
+    pub error: &'a str,
+    /// Ours: the model that is asked next.
+    pub model: &'a str,
+}
+
+/// What a frame `system/model_switched` says; it is ours.
+#[derive(Serialize)]
+pub(super) struct Switched<'a> {
+    pub from_model: &'a str,
+    pub to_model: &'a str,
 }
 
 impl System<'_> {
@@ -74,6 +97,8 @@ impl System<'_> {
             ask_id: None,
             question: None,
             answer: None,
+            retry: None,
+            switched: None,
             session_id,
             uuid,
         }

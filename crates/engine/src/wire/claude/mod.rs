@@ -146,6 +146,11 @@ impl ClaudeFrames {
                 frame.ask_id = Some(answered.ask.to_string());
                 self.line(Detail::Messages, &frame, out);
             }
+            AgentEvent::Configured(c) => {
+                let mut frame = self.system("model_switched", seq);
+                frame.switched = Some(frame::Switched { from_model: &c.from.model, to_model: &c.to.model });
+                self.line(Detail::Messages, &frame, out);
+            }
             AgentEvent::Interrupted => {
                 let frame = self.system("interrupted", seq);
                 self.line(Detail::Messages, &frame, out);
@@ -214,6 +219,20 @@ impl ClaudeFrames {
         self.run.count(&failed.model, (failed.usage, failed.cost, failed.api_ms));
         self.stop_blocks(out);
         let streamed = self.streamed.take();
+        if let Some(retry) = &failed.retry {
+            // What came of the answer is thrown away: it is made again.
+            let error = failed.error.as_ref();
+            let mut frame = self.system("api_retry", event.seq.map_or(0, |seq| seq.0));
+            frame.retry = Some(frame::ApiRetry {
+                attempt: retry.attempt,
+                max_retries: retry.max_retries,
+                retry_delay_ms: retry.delay_ms,
+                error_status: error.and_then(|e| e.status),
+                error: error.map_or("", |e| e.kind.as_str()),
+                model: &retry.model,
+            });
+            return self.line(Detail::Messages, &frame, out);
+        }
         let id = streamed.map_or_else(|| self.ids.message(None, event.turn), |s| s.message_id);
         if let Some(partial) = &failed.partial {
             self.run.text = partial.text();
