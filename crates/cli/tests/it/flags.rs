@@ -58,6 +58,13 @@ const ROWS: &[Row] = &[
         differs: |s| s.out.stdout.contains("content_block_delta"),
     },
     row("model", &["--model", "claude-opus-4-6"], |s| s.body["model"] == "claude-opus-4-6"),
+    // Too long a wait for the first model, so that the second is asked at once.
+    Row {
+        flag: "fallback_model",
+        always: &["Go", "--model", "claude-opus-4-6", "--system-prompt", "busy"],
+        set: &["--fallback-model", "claude-haiku-4-5"],
+        differs: |s| s.requests == 2 && s.out.code() == 0,
+    },
     Row {
         flag: "provider",
         always: &["Go", "--model", "claude-opus-4-6"],
@@ -104,6 +111,9 @@ const ROWS: &[Row] = &[
 const ON_A_TERMINAL: &[&str] = &["print"];
 
 fn answer(turn: usize, request: &Recorded) -> Reply {
+    if request.body["system"].to_string().contains("busy") && request.body["model"] == "claude-opus-4-6" {
+        return Reply::error(529, "overloaded_error", "Overloaded").header("retry-after", "3600");
+    }
     let can_run = request.text.contains("\"Bash\"");
     if turn == 0 && can_run {
         Reply::tool("Bash", json!({ "command": "touch made.txt" }))
