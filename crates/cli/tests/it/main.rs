@@ -1,0 +1,5 @@
+//! The program itself, run as a user runs it.
+
+#![cfg(test)]
+
+mod demo;
