@@ -8,7 +8,7 @@ use open_agent_model::{
     Access, Answer, AskId, BrokenInput, CallId, Cost, Message, PermissionMode, Question, RawJson,
     ResultBlock, Ruling, RunId, RunStatus, Seq, SessionId, StopReason, Timestamp, ToolUseId, Usage,
 };
-use open_agent_session::{Failure, Origin, SessionEntry, Stored};
+use open_agent_session::{Failure, ModelSettings, Origin, Retry, SessionEntry, Stored};
 use serde::Serialize;
 
 use crate::Machine;
@@ -44,6 +44,8 @@ pub struct Envelope {
 pub enum AgentEvent {
     /// A run begins.
     RunStarted(RunStarted),
+    /// From the next request on, the run asks another model, or asks otherwise.
+    Configured(Configured),
     /// A message from outside the model.
     UserMessage(UserMessage),
     /// A model answer is complete.
@@ -64,7 +66,7 @@ pub enum AgentEvent {
     RunEnded(RunEnded),
 
     /// Live: the model begins to answer.
-    AnswerStarted,
+    AnswerStarted(AnswerStarted),
     /// Live: a block of the answer begins.
     BlockStarted(BlockStarted),
     /// Live: more of a block.
@@ -82,6 +84,17 @@ pub struct RunStarted {
     pub root: PathBuf,
     /// The permission mode.
     pub mode: PermissionMode,
+    /// The tools that the model is offered, by name.
+    pub tools: Vec<String>,
+}
+
+/// See [`AgentEvent::Configured`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Configured {
+    /// Whom the run asked before, and how.
+    pub from: ModelSettings,
+    /// Whom it asks now, and how.
+    pub to: ModelSettings,
 }
 
 /// See [`AgentEvent::UserMessage`].
@@ -113,10 +126,21 @@ pub struct AssistantMessage {
 /// See [`AgentEvent::ModelFailed`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ModelFailed {
+    /// The model that was asked.
+    pub model: Arc<str>,
     /// What went wrong; `None` = it was interrupted.
     pub error: Option<Failure>,
     /// The part of the answer that is kept.
     pub partial: Option<Arc<Message>>,
+    /// The request is made again; `None` = it failed for good.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
+    /// Tokens that are known to be spent.
+    pub usage: Usage,
+    /// Their cost.
+    pub cost: Option<Cost>,
+    /// Milliseconds from request to failure.
+    pub api_ms: u64,
 }
 
 /// See [`AgentEvent::ToolRuled`].
@@ -188,6 +212,17 @@ pub struct RunEnded {
     pub errors: Vec<String>,
 }
 
+/// See [`AgentEvent::AnswerStarted`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AnswerStarted {
+    /// The model that was asked.
+    pub model: Arc<str>,
+    /// The vendor's id of the answer.
+    pub vendor_id: Option<String>,
+    /// Tokens as far as they are known by now.
+    pub usage: Usage,
+}
+
 /// See [`AgentEvent::BlockStarted`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BlockStarted {
@@ -213,8 +248,16 @@ pub enum BlockKind {
         /// The tool, unless its name comes later.
         name: String,
     },
-    /// Something that is not streamed in pieces.
-    Other,
+    /// Thinking that the vendor encrypted, whole.
+    RedactedThinking {
+        /// The vendor's text.
+        data: String,
+    },
+    /// A block that this version does not know, whole.
+    Opaque {
+        /// The vendor's block.
+        raw: RawJson,
+    },
 }
 
 /// See [`AgentEvent::BlockDelta`].
@@ -258,10 +301,18 @@ pub struct ToolProgress {
 pub(crate) fn event_of(record: &Stored, machine: &Machine) -> Option<AgentEvent> {
     Some(match &record.entry {
         SessionEntry::RunStarted(s) => AgentEvent::RunStarted(RunStarted {
-            model: Arc::clone(&s.model),
+            model: Arc::clone(&s.settings.model),
             root: s.root.clone(),
             mode: s.mode,
+            tools: machine
+                .prefix()
+                .map(|p| p.tools.iter().map(|t| t.name.clone()).collect())
+                .unwrap_or_default(),
         }),
+        SessionEntry::Configured(to) => {
+            let from = machine.run()?.settings.clone();
+            AgentEvent::Configured(Configured { from, to: to.clone() })
+        }
         SessionEntry::User(u) => {
             AgentEvent::UserMessage(UserMessage { message: Arc::clone(&u.message), origin: u.origin })
         }
@@ -273,9 +324,15 @@ pub(crate) fn event_of(record: &Stored, machine: &Machine) -> Option<AgentEvent>
             api_ms: d.api_ms,
             vendor_id: d.vendor_id.clone(),
         }),
-        SessionEntry::ModelFailed(f) => {
-            AgentEvent::ModelFailed(ModelFailed { error: f.error.clone(), partial: f.partial.clone() })
-        }
+        SessionEntry::ModelFailed(f) => AgentEvent::ModelFailed(ModelFailed {
+            model: Arc::clone(&f.model),
+            error: f.error.clone(),
+            partial: f.partial.clone(),
+            retry: f.retry.clone(),
+            usage: f.usage,
+            cost: f.cost,
+            api_ms: f.api_ms,
+        }),
         SessionEntry::Ruled(r) => {
             let call = machine.call(r.call)?;
             AgentEvent::ToolRuled(ToolRuled {

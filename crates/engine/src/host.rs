@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use open_agent_model::{Block, BoxFuture, Catalogue, Provider, RequestOptions, Section};
 use open_agent_policy::Gate;
-use open_agent_session::{Owner, RunLimits, SessionStore, StoreError};
+use open_agent_session::{ModelSettings, Owner, RunLimits, SessionStore, StoreError};
 use open_agent_tool::{Ports, ToolSource};
 
-use crate::Budget;
+use crate::{Budget, RetryConfig};
 
 /// Everything that does not change during an agent's life. Shared by all its runs.
 pub struct Host {
@@ -32,6 +32,10 @@ pub struct Host {
     pub owner: Owner,
     /// What requests ask for.
     pub request: RequestOptions,
+    /// How failed requests are retried.
+    pub retry: RetryConfig,
+    /// Whom to ask when the model has no luck, for the rest of the run.
+    pub fallback_model: Option<Arc<str>>,
 }
 
 /// Gives sections of the system prompt.
@@ -45,8 +49,8 @@ pub trait SectionSource: Send + Sync {
 pub struct RunSpec {
     /// What is asked.
     pub prompt: Vec<Block>,
-    /// Of which model.
-    pub model: Arc<str>,
+    /// Of which model, and how.
+    pub settings: ModelSettings,
     /// In which folder.
     pub root: PathBuf,
     /// Within which limits.

@@ -9,6 +9,7 @@ mod event;
 mod host;
 mod machine;
 mod prompt;
+mod retry;
 pub mod scheduler;
 mod sink;
 pub mod wire;
@@ -17,11 +18,12 @@ pub use budget::{Budget, BudgetExceeded, Reservation};
 pub use clock::SystemClock;
 pub use driver::{Driver, Progress};
 pub use event::{
-    AgentEvent, AssistantMessage, BlockDelta, BlockKind, BlockStarted, DeltaKind, EVENT_VERSION, Envelope,
-    ModelFailed, QuestionAnswered, QuestionAsked, RunEnded, RunStarted, ToolFinished, ToolProgress,
-    ToolRuled, UserMessage, replay,
+    AgentEvent, AnswerStarted, AssistantMessage, BlockDelta, BlockKind, BlockStarted, Configured, DeltaKind,
+    EVENT_VERSION, Envelope, ModelFailed, QuestionAnswered, QuestionAsked, RunEnded, RunStarted,
+    ToolFinished, ToolProgress, ToolRuled, UserMessage, replay,
 };
 pub use host::{EngineError, Host, RunSpec, SectionSource};
 pub use machine::{Call, Machine, ModelUse, RunFold, Step};
 pub use prompt::{FixedSection, Surroundings};
+pub use retry::RetryConfig;
 pub use sink::{EventSink, EventStream};

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use open_agent_model::{
     Access, Answer, AskId, Block, CallId, Change, Cost, Decision, Effect, Message, MessageId, Prefix,
-    Question, RawJson, Role, RunId, RunStatus, Seq, StopReason, ToolUse, Usage,
+    Question, RawJson, Role, RunId, RunStatus, Seq, StopReason, Timestamp, ToolUse, Usage,
 };
 use open_agent_session::{
-    Done, ModelDone, ModelFailed, Origin, Ruled, RunEnded, RunStarted, SessionEntry, Stored, Transcript,
-    UserMessage,
+    Done, ModelDone, ModelFailed, ModelSettings, Origin, Ruled, RunEnded, RunStarted, SessionEntry, Stored,
+    Transcript, UserMessage,
 };
 use open_agent_tool::SessionState;
 
@@ -33,7 +33,10 @@ const LOST: &str =
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Ask the model.
-    CallModel,
+    CallModel {
+        /// Not before this moment: an earlier attempt failed.
+        not_before: Option<Timestamp>,
+    },
     /// Rule these calls, in order, up to the first that does more than read.
     Rule(Vec<CallId>),
     /// Have these calls running; take the result of the first that finishes.
@@ -112,9 +115,15 @@ pub struct RunFold {
     /// How it began.
     pub started: RunStarted,
     /// When it began.
-    pub at: open_agent_model::Timestamp,
+    pub at: Timestamp,
     /// When its last entry was written.
-    pub last_at: open_agent_model::Timestamp,
+    pub last_at: Timestamp,
+    /// The model that is asked now: that of the settings, or the fallback.
+    pub model: Arc<str>,
+    /// Whom requests ask, and how.
+    pub settings: ModelSettings,
+    /// Failed attempts at the request that is due.
+    pub failures: u32,
     /// Model answers.
     pub turns: u32,
     /// Model requests, failed ones too.
@@ -133,6 +142,7 @@ pub struct RunFold {
     pub stop: Option<StopReason>,
     /// How it ended, if it has.
     pub ended: Option<RunEnded>,
+    not_before: Option<Timestamp>,
     continuations: u32,
     cut_calls: u32,
 }
@@ -160,6 +170,12 @@ impl Machine {
             SessionEntry::Opened(_) => self.on_opened(),
             SessionEntry::User(_) => self.on_user(),
             SessionEntry::RunStarted(started) => self.on_run_started(started, record.at),
+            SessionEntry::Configured(settings) => {
+                if let Some(run) = &mut self.run {
+                    run.model = Arc::clone(&settings.model);
+                    run.settings = settings.clone();
+                }
+            }
             SessionEntry::Prefix(prefix) => self.prefix = Some(Arc::clone(prefix)),
             SessionEntry::ModelDone(done) => self.on_model_done(done),
             SessionEntry::ModelFailed(failed) => self.on_model_failed(failed),
@@ -275,7 +291,7 @@ impl Machine {
         }
     }
 
-    fn on_run_started(&mut self, started: &RunStarted, at: open_agent_model::Timestamp) {
+    fn on_run_started(&mut self, started: &RunStarted, at: Timestamp) {
         let moved = self.run.as_ref().is_none_or(|last| last.started.root != started.root);
         if moved {
             Arc::make_mut(&mut self.state).cwd.clone_from(&started.root);
@@ -285,6 +301,9 @@ impl Machine {
             started: started.clone(),
             at,
             last_at: at,
+            model: Arc::clone(&started.settings.model),
+            settings: started.settings.clone(),
+            failures: 0,
             turns: 0,
             model_calls: 0,
             usage: Usage::default(),
@@ -294,6 +313,7 @@ impl Machine {
             text: String::new(),
             stop: None,
             ended: None,
+            not_before: None,
             continuations: 0,
             cut_calls: 0,
         });
@@ -304,7 +324,8 @@ impl Machine {
         let uses: Vec<ToolUse> = done.message.tool_uses().cloned().collect();
         let cut = uses.iter().any(|u| u.broken.as_ref().is_some_and(|b| b.cut));
         if let Some(run) = &mut self.run {
-            let model = done.message.model.clone().unwrap_or_else(|| Arc::clone(&run.started.model));
+            let model = done.message.model.clone().unwrap_or_else(|| Arc::clone(&run.model));
+            (run.failures, run.not_before) = (0, None);
             run.count(&model, done.usage, done.cost, done.api_ms);
             run.turns += 1;
             run.text = done.message.text();
@@ -327,8 +348,14 @@ impl Machine {
                 run.text = partial.text();
             }
         }
-        if let Some(error) = &failed.error {
-            self.phase = Phase::Failed(error.message.clone());
+        match (&failed.retry, &failed.error, &mut self.run) {
+            (Some(retry), _, Some(run)) => {
+                run.failures = retry.attempt;
+                run.not_before = Some(retry.at);
+                run.model = Arc::clone(&retry.model);
+            }
+            (_, Some(error), _) => self.phase = Phase::Failed(error.message.clone()),
+            _ => {}
         }
     }
 
@@ -444,7 +471,7 @@ impl Machine {
             let error = format!("the limit of {} model calls is reached", run.model_calls);
             return self.end(RunStatus::ErrorMaxModelCalls, vec![error], CLOSED_BY_LIMIT);
         }
-        Step::CallModel
+        Step::CallModel { not_before: run.not_before }
     }
 
     fn next_stopped(&self, run: &RunFold, stop: &StopReason) -> Step {

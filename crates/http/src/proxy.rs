@@ -23,8 +23,13 @@ const VARIABLES: &[(&str, &str, Make)] = &[
 ];
 
 pub(crate) fn from_env(env: &Env) -> Result<Proxies, HttpError> {
-    let no_proxy = env.get("no_proxy").or_else(|| env.get("NO_PROXY")).and_then(NoProxy::from_string);
+    let exceptions = env.get("no_proxy").or_else(|| env.get("NO_PROXY")).unwrap_or_default();
     let mut proxies = Proxies { list: Vec::new(), over_tls: false };
+    // The library takes the star for names only, not for addresses.
+    if exceptions.split(',').any(|e| e.trim() == "*") {
+        return Ok(proxies);
+    }
+    let no_proxy = NoProxy::from_string(exceptions);
     for (lower, upper, make) in VARIABLES {
         let cgi = *upper == "HTTP_PROXY" && env.get("REQUEST_METHOD").is_some();
         let found = env

@@ -1,20 +1,21 @@
 //! The agent: a conversation that goes on over several prompts. Owns the session's driver between runs and the tasks that
 //! runs live on; decides nothing about a run.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
-use open_agent_engine::{Driver, Envelope, EventSink, EventStream, Host, Progress, RunSpec};
-use open_agent_model::{Answer, AskId, Block, SessionId};
-use open_agent_session::RunLimits;
-use tokio::sync::{Mutex as AsyncMutex, OnceCell};
+use open_agent_engine::{Driver, Envelope, EventSink, EventStream, Host, RunSpec};
+use open_agent_model::{Answer, AskId, Block, Effort, SessionId, ThinkingMode};
+use open_agent_session::{ModelSettings, RunLimits};
+use tokio::sync::{Mutex as AsyncMutex, OnceCell, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::builder::Wiring;
-use crate::{AgentBuilder, AgentError, QueryResult};
+use crate::{AgentBuilder, AgentError, ConfigError, QueryResult};
 
 /// An agent. Clones share the conversation; prompts that overlap wait for each other.
 #[derive(Clone)]
@@ -28,6 +29,7 @@ struct Inner {
     host: OnceCell<Arc<Host>>,
     driver: AsyncMutex<Option<Driver>>,
     running: Mutex<Option<CancellationToken>>,
+    settings: watch::Sender<ModelSettings>,
 }
 
 /// What is asked: text, or content blocks.
@@ -55,13 +57,20 @@ impl Agent {
 
     pub(crate) fn new(wiring: Wiring) -> Self {
         let (driver, running) = (AsyncMutex::new(None), Mutex::new(None));
-        Self { inner: Arc::new(Inner { wiring, host: OnceCell::new(), driver, running }) }
+        let settings = watch::Sender::new(wiring.settings());
+        Self { inner: Arc::new(Inner { wiring, host: OnceCell::new(), driver, running, settings }) }
     }
 
     /// The session's name.
     #[must_use]
     pub fn session_id(&self) -> &SessionId {
         &self.inner.wiring.session_id
+    }
+
+    /// Where the key comes from: the name of a variable, `option`, or `none`.
+    #[must_use]
+    pub fn key_source(&self) -> &'static str {
+        self.inner.wiring.key_source
     }
 
     /// Asks, and waits for the end. Dropping the future interrupts the run.
@@ -97,6 +106,62 @@ impl Agent {
         self.start(Task::Resume, EventSink::none()).await_guarded().await
     }
 
+    /// Takes user messages from a stream, each a run of its own, one after the other. The results come in the end; an
+    /// interrupt ends the run that goes on, and the next message is taken.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn stream_input<S>(&self, input: S) -> RunStream<Vec<QueryResult>>
+    where
+        S: Stream + Send + 'static,
+        S::Item: Into<Prompt> + Send,
+    {
+        let (sink, events) = EventSink::live();
+        let cancel = CancellationToken::new();
+        let (inner, all) = (Arc::clone(&self.inner), cancel.clone());
+        let handle = tokio::spawn(async move {
+            let result = inner.run_all(Box::pin(input), &sink, &all).await;
+            sink.finish();
+            result
+        });
+        RunStream { events, run: Run { handle, cancel } }
+    }
+
+    /// Asks this model from the next request on, also in a run that goes on. Any name is taken; costs are kept apart.
+    pub fn switch_model(&self, name: &str) -> Result<(), ConfigError> {
+        let model = self.inner.wiring.check_model(name)?;
+        tracing::info!(from = %self.model(), to = %model, "the model is switched");
+        self.inner.settings.send_modify(|s| s.model = model);
+        Ok(())
+    }
+
+    /// The model that the next request asks.
+    #[must_use]
+    pub fn model(&self) -> Arc<str> {
+        Arc::clone(&self.inner.settings.borrow().model)
+    }
+
+    /// Thinks so from the next request on, also in a run that goes on; `None` = the vendor's default.
+    pub fn set_thinking(&self, thinking: Option<ThinkingMode>) -> Result<(), ConfigError> {
+        if thinking == Some(ThinkingMode::Enabled { budget_tokens: 0 }) {
+            return Err(ConfigError::NotPositive { option: "thinking" });
+        }
+        self.inner.settings.send_modify(|s| s.thinking = thinking);
+        Ok(())
+    }
+
+    /// As [`Agent::set_thinking`], with a number of tokens. 0 and less is refused.
+    pub fn set_max_thinking_tokens(&self, tokens: Option<i64>) -> Result<(), ConfigError> {
+        let budget = tokens.map(u64::try_from).transpose();
+        let budget = budget.map_err(|_| ConfigError::NotPositive { option: "max_thinking_tokens" })?;
+        self.set_thinking(budget.map(|budget_tokens| ThinkingMode::Enabled { budget_tokens }))
+    }
+
+    /// Puts so much work into answers from the next request on; `None` = the vendor's default.
+    pub fn set_effort(&self, effort: Option<Effort>) {
+        self.inner.settings.send_modify(|s| s.effort = effort);
+    }
+
     /// Interrupts the run that goes on. `false` if there is none.
     pub fn interrupt(&self) -> bool {
         let running = self.inner.running().clone();
@@ -104,7 +169,7 @@ impl Agent {
     }
 
     /// A run lives on a task of its own: whoever waits for it may leave at any moment without tearing the log.
-    fn start(&self, task: Task, sink: EventSink) -> Run {
+    fn start(&self, task: Task, sink: EventSink) -> Run<QueryResult> {
         let cancel = CancellationToken::new();
         let inner = Arc::clone(&self.inner);
         let token = cancel.clone();
@@ -135,6 +200,28 @@ impl Inner {
         result
     }
 
+    async fn run_all<S>(
+        &self,
+        mut input: Pin<Box<S>>,
+        sink: &EventSink,
+        all: &CancellationToken,
+    ) -> Result<Vec<QueryResult>, AgentError>
+    where
+        S: Stream + Send,
+        S::Item: Into<Prompt> + Send,
+    {
+        let mut results = Vec::new();
+        loop {
+            let next = tokio::select! {
+                biased;
+                () = all.cancelled() => None,
+                next = poll_fn(|cx| input.as_mut().poll_next(cx)) => next,
+            };
+            let Some(prompt) = next.map(Into::into) else { return Ok(results) };
+            results.push(self.run(Task::Prompt(prompt), sink.clone(), all.child_token()).await?);
+        }
+    }
+
     async fn drive(
         &self,
         place: &mut Option<Driver>,
@@ -151,6 +238,7 @@ impl Inner {
         };
         driver.set_sink(sink);
         driver.set_cancel(cancel);
+        driver.set_wanted(self.settings.subscribe());
         let before = driver.machine().transcript().messages().len();
         match task {
             Task::Prompt(prompt) => {
@@ -159,7 +247,7 @@ impl Inner {
             Task::Answer(ask, answer) => driver.answer(ask, answer).await?,
             Task::Resume => {}
         }
-        while driver.advance().await? == Progress::Stepped {}
+        driver.run().await?;
         driver.set_sink(EventSink::none());
         Ok(QueryResult::of(driver, before))
     }
@@ -168,7 +256,7 @@ impl Inner {
         let options = &self.wiring.options;
         Ok(RunSpec {
             prompt: prompt.0,
-            model: Arc::clone(&self.wiring.model),
+            settings: self.settings.borrow().clone(),
             root: self.wiring.root()?,
             limits: RunLimits {
                 max_turns: options.max_turns,
@@ -183,13 +271,13 @@ impl Inner {
     }
 }
 
-struct Run {
-    handle: JoinHandle<Result<QueryResult, AgentError>>,
+struct Run<T> {
+    handle: JoinHandle<Result<T, AgentError>>,
     cancel: CancellationToken,
 }
 
-impl Run {
-    async fn await_guarded(self) -> Result<QueryResult, AgentError> {
+impl<T> Run<T> {
+    async fn await_guarded(self) -> Result<T, AgentError> {
         let guard: DropGuard = self.cancel.drop_guard();
         let result = self.handle.await.unwrap_or(Err(AgentError::Lost));
         let _spent = guard.disarm();
@@ -198,25 +286,42 @@ impl Run {
 }
 
 /// A run's events, and in the end its result.
-pub struct RunStream {
+pub struct RunStream<T = QueryResult> {
     events: EventStream,
-    run: Run,
+    run: Run<T>,
 }
 
-impl RunStream {
-    /// Interrupts the run.
+/// Interrupts one run, whoever waits for it.
+#[derive(Clone, Debug)]
+pub struct Interrupter(CancellationToken);
+
+impl Interrupter {
+    /// Interrupts the run; at any moment, before it has begun too.
+    pub fn interrupt(&self) {
+        self.0.cancel();
+    }
+}
+
+impl<T> RunStream<T> {
+    /// Interrupts the run, and takes no further input.
     pub fn interrupt(&self) {
         self.run.cancel.cancel();
     }
 
+    /// To interrupt the run while its result is waited for.
+    #[must_use]
+    pub fn interrupter(&self) -> Interrupter {
+        Interrupter(self.run.cancel.clone())
+    }
+
     /// Waits for the result; events that were not read are dropped.
-    pub async fn result(self) -> Result<QueryResult, AgentError> {
+    pub async fn result(self) -> Result<T, AgentError> {
         drop(self.events);
         self.run.handle.await.unwrap_or(Err(AgentError::Lost))
     }
 }
 
-impl Stream for RunStream {
+impl<T> Stream for RunStream<T> {
     type Item = Envelope;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Envelope>> {

@@ -10,7 +10,7 @@ use open_agent_model::{
 };
 use open_agent_policy::{Gate, Policy};
 use open_agent_sandbox::{PlainFiles, PlainRunner, REMOVED_VARIABLES};
-use open_agent_session::{JsonlStore, MemoryStore, Owner, SessionStore};
+use open_agent_session::{JsonlStore, MemoryStore, ModelSettings, Owner, SessionStore};
 use open_agent_tool::{Clock, DynTool, Ports, ToolSet, ToolSource};
 
 use crate::provider::{self, Choice, SharedProviders};
@@ -33,7 +33,8 @@ pub struct AgentBuilder {
 pub(crate) struct Wiring {
     pub options: AgentOptions,
     pub session_id: SessionId,
-    pub model: Arc<str>,
+    model: Arc<str>,
+    pub key_source: &'static str,
     env: Env,
     catalogue: Catalogue,
     provider: Arc<dyn Provider>,
@@ -176,21 +177,18 @@ impl AgentBuilder {
     /// Checks everything that can be checked without IO and makes the agent.
     pub fn build(self) -> Result<Agent, ConfigError> {
         self.options.check()?;
-        let (model, provider) = match self.provider {
+        let Choice { model, provider, key_source } = match self.provider {
             Some(provider) => {
                 let model = provider::model_name(&self.options, &self.env, &self.catalogue);
-                (model.into(), provider)
+                Choice { model: model.into(), provider, key_source: provider::NO_KEY }
             }
-            None => {
-                let Choice { model, provider } =
-                    provider::choose(&self.options, &self.env, &self.catalogue, &self.shared)?;
-                (model, provider)
-            }
+            None => provider::choose(&self.options, &self.env, &self.catalogue, &self.shared)?,
         };
         let model: Arc<str> = model;
-        let price = self.catalogue.find(&model).and_then(|m| m.price);
-        if self.options.max_budget_usd.is_some() && price.is_none() {
-            return Err(ConfigError::NoPrice { model: model.to_string() });
+        let asked = std::iter::once(&*model).chain(self.options.fallback_model.as_deref());
+        let unpriced = asked.into_iter().find(|m| self.catalogue.find(m).and_then(|m| m.price).is_none());
+        if let (Some(_), Some(model)) = (self.options.max_budget_usd, unpriced) {
+            return Err(ConfigError::NoPrice { model: model.to_owned() });
         }
         let all = ToolSet::new(open_agent_builtins::core_tools().into_iter().chain(self.custom_tools));
         let mut tools: Vec<Arc<dyn ToolSource>> = vec![Arc::new(Arc::new(restrict(&all, &self.options)?))];
@@ -204,6 +202,7 @@ impl AgentBuilder {
             env: self.env,
             catalogue: self.catalogue,
             provider,
+            key_source,
             store: self.store,
             tools,
         }))
@@ -228,6 +227,26 @@ fn restrict(all: &ToolSet, options: &AgentOptions) -> Result<ToolSet, ConfigErro
 }
 
 impl Wiring {
+    /// Whom the first request asks, and how.
+    pub(crate) fn settings(&self) -> ModelSettings {
+        let (thinking, effort) = (self.options.thinking, self.options.effort);
+        ModelSettings { model: Arc::clone(&self.model), thinking, effort }
+    }
+
+    /// The full name of a model that may be asked.
+    pub(crate) fn check_model(&self, name: &str) -> Result<Arc<str>, ConfigError> {
+        let name = name.trim();
+        if name.is_empty() {
+            return Err(ConfigError::EmptyModel);
+        }
+        let model = self.catalogue.resolve(name);
+        let price = self.catalogue.find(model).and_then(|m| m.price);
+        if self.options.max_budget_usd.is_some() && price.is_none() {
+            return Err(ConfigError::NoPrice { model: model.to_owned() });
+        }
+        Ok(model.into())
+    }
+
     /// The project's folder, as a real path.
     pub(crate) fn root(&self) -> Result<PathBuf, ConfigError> {
         let path = match &self.options.cwd {
@@ -279,6 +298,8 @@ impl Wiring {
             budget: Budget::new(self.options.max_budget_usd),
             owner: Owner(format!("process {}", std::process::id())),
             request: self.request(),
+            retry: self.options.retry.clone(),
+            fallback_model: self.options.fallback_model.as_deref().map(|m| self.catalogue.resolve(m).into()),
         })
     }
 
@@ -301,8 +322,6 @@ impl Wiring {
         RequestOptions {
             max_tokens: self.options.max_tokens.unwrap_or(defaults.max_tokens).min(most.unwrap_or(u64::MAX)),
             temperature: self.options.temperature,
-            thinking: self.options.thinking,
-            effort: self.options.effort,
             tool_choice: self.options.tool_choice.clone(),
             ..defaults
         }

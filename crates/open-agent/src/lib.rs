@@ -24,7 +24,7 @@ mod options;
 mod provider;
 mod result;
 
-pub use agent::{Agent, Prompt, RunStream};
+pub use agent::{Agent, Interrupter, Prompt, RunStream};
 pub use builder::AgentBuilder;
 pub use error::{AgentError, ConfigError};
 pub use options::AgentOptions;
@@ -32,7 +32,7 @@ pub use provider::DEFAULT_MODEL;
 pub use result::{ModelCost, QueryResult};
 
 pub use open_agent_engine as engine;
-pub use open_agent_engine::{AgentEvent, Envelope, wire};
+pub use open_agent_engine::{AgentEvent, Envelope, RetryConfig, wire};
 pub use open_agent_model as model;
 pub use open_agent_model::{
     Answer, AskId, Block, Catalogue, Cost, Effort, Env, Message, ModelInfo, PermissionMode, Price, Provider,

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use open_agent_engine::RetryConfig;
 use open_agent_model::{Cost, Effort, PermissionMode, Secret, SessionId, ThinkingMode, ToolChoice};
 use open_agent_session::ToolScheduling;
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,10 @@ use crate::ConfigError;
 pub struct AgentOptions {
     /// The model, or a short name for one. Default: `CODEANY_MODEL`, else `claude-sonnet-4-6`.
     pub model: Option<String>,
+    /// Whom to ask when the model fails in spite of retries, for the rest of the run.
+    pub fallback_model: Option<String>,
+    /// How failed requests are retried.
+    pub retry: RetryConfig,
     /// The provider's or profile's name. Default: chosen by the model's name.
     pub provider: Option<String>,
     /// Where the provider is reached. Default: the environment's, else the vendor's own.
@@ -66,6 +71,8 @@ impl Default for AgentOptions {
     fn default() -> Self {
         Self {
             model: None,
+            fallback_model: None,
+            retry: RetryConfig::default(),
             provider: None,
             base_url: None,
             api_key: None,
@@ -96,7 +103,7 @@ impl AgentOptions {
     /// Whether they make sense, as far as that can be said without looking anywhere.
     pub fn check(&self) -> Result<(), ConfigError> {
         let empty = |text: &Option<String>| text.as_ref().is_some_and(|t| t.trim().is_empty());
-        if empty(&self.model) {
+        if empty(&self.model) || empty(&self.fallback_model) {
             return Err(ConfigError::EmptyModel);
         }
         let positive = [

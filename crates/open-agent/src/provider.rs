@@ -10,10 +10,15 @@ use crate::{AgentOptions, ConfigError};
 /// The model when nothing else is said.
 pub const DEFAULT_MODEL: &str = "claude-sonnet-4-6";
 
+/// The source of no key.
+pub(crate) const NO_KEY: &str = "none";
+
 /// A provider and the model to ask it for.
 pub(crate) struct Choice {
     pub model: Arc<str>,
     pub provider: Arc<dyn Provider>,
+    /// Where the key comes from.
+    pub key_source: &'static str,
 }
 
 /// Options, then `CODEANY_MODEL`, then the default; short names in full.
@@ -67,8 +72,23 @@ pub(crate) fn choose(
             return Err(ConfigError::NoModelForKey { found: "OPENAI_API_KEY", model });
         }
     }
+    let key_source = key_source(options, env, &config);
     let provider = shared.get(config)?;
-    Ok(Choice { model: model.into(), provider })
+    Ok(Choice { model: model.into(), provider, key_source })
+}
+
+/// The variable that the key was read from, for people who wonder which one counted.
+fn key_source(options: &AgentOptions, env: &Env, config: &ProviderConfig) -> &'static str {
+    match (&options.api_key, &config.key) {
+        (Some(_), _) => "option",
+        (None, None) => NO_KEY,
+        (None, Some(key)) => {
+            let ours = ["CODEANY_API_KEY"].into_iter();
+            let mut all =
+                ours.chain(config.profile.key_variables.iter().copied()).chain(["ANTHROPIC_AUTH_TOKEN"]);
+            all.find(|name| env.get(name) == Some(key.expose())).unwrap_or("environment")
+        }
+    }
 }
 
 /// The providers that a builder and its clones made, so that agents with the same address and key share one, with its

@@ -36,18 +36,20 @@ impl<T> EncodeCache<T> {
         Self { limit, inner: Mutex::new(inner) }
     }
 
-    /// Appends all items' encodings to `out`, with commas between them. `form` is which form an item is to have.
+    /// Appends all items' encodings to `out`, with commas between them, and gives where each ends. `form` is which form
+    /// an item is to have.
     pub(crate) fn append<E>(
         &self,
         out: &mut Vec<u8>,
         items: &[Arc<T>],
         form: impl Fn(&T) -> bool,
         encode: impl Fn(&T, bool) -> Result<Vec<u8>, E>,
-    ) -> Result<(), E> {
+    ) -> Result<Vec<usize>, E> {
         let keys: Vec<Key> = items.iter().map(|item| (Arc::as_ptr(item).addr(), form(item))).collect();
         let found = self.find(&keys);
         out.reserve(found.iter().flatten().map(|e| e.len() + 1).sum());
         let mut fresh = Vec::new();
+        let mut ends = Vec::with_capacity(items.len());
         for (i, (item, (key, hit))) in items.iter().zip(keys.iter().zip(&found)).enumerate() {
             if i > 0 {
                 out.push(b',');
@@ -62,9 +64,10 @@ impl<T> EncodeCache<T> {
                     }
                 }
             }
+            ends.push(out.len());
         }
         self.keep(fresh);
-        Ok(())
+        Ok(ends)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<T>> {

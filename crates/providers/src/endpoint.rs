@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use open_agent_http::{Client, ClientOptions, client};
 use open_agent_model::{ModelStream, ProviderError, ProviderErrorKind as Kind, Secret};
+use reqwest::Response;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Response, StatusCode};
 use tokio::time::timeout;
 
 use crate::address::Address;
@@ -80,7 +80,7 @@ impl Endpoint {
         let limit = self.config.idle_timeout;
         let response = timeout(limit, request.send()).await.map_err(|_| site.silent(limit))?;
         let response = response.map_err(|e| site.unreachable(e))?;
-        if response.status() == StatusCode::OK {
+        if response.status().is_success() {
             return Ok(response);
         }
         let (status, headers) = (response.status(), response.headers().clone());

@@ -217,3 +217,80 @@ impl Idle {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use futures_util::{StreamExt as _, stream};
+    use open_agent_model::ProviderErrorKind;
+
+    use super::*;
+    use crate::{Profile, openai};
+
+    const LIMIT: Duration = Duration::from_secs(300);
+
+    /// Each piece comes after its pause; what then follows is silence.
+    fn slow(pieces: Vec<(Duration, &'static str)>) -> impl Stream<Item = io::Result<Bytes>> + Unpin {
+        let sent = stream::iter(pieces).then(|(pause, text)| async move {
+            sleep(pause).await;
+            Ok(Bytes::from_static(text.as_bytes()))
+        });
+        Box::pin(sent.chain(stream::pending()))
+    }
+
+    async fn play(
+        pieces: Vec<(Duration, &'static str)>,
+    ) -> (Vec<ModelEvent>, Option<ProviderError>, Duration) {
+        let begin = Instant::now();
+        let site = Arc::new(Site {
+            profile: Profile::by_name("openai").unwrap(),
+            name: "server".into(),
+            model: "m".into(),
+            address: "http://h".into(),
+            path: "/".into(),
+            has_key: false,
+            secrets: Arc::new([]),
+        });
+        let mut events = EventStream::new(slow(pieces), openai::decoder(site.clone()), site, LIMIT);
+        let (mut out, mut error) = (Vec::new(), None);
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(event) => out.push(event),
+                Err(e) => error = Some(e),
+            }
+        }
+        (out, error, begin.elapsed())
+    }
+
+    const TEXT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
+    const DONE: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+
+    #[tokio::test(start_paused = true)]
+    async fn h_str_11_a_slow_stream_is_healthy() {
+        let mut pieces = vec![(LIMIT / 2, TEXT); 10];
+        pieces.push((LIMIT / 2, DONE));
+        let (events, error, took) = play(pieces).await;
+        assert!(error.is_none(), "{error:?}");
+        assert_eq!(events.iter().filter(|e| matches!(e, ModelEvent::Text { .. })).count(), 10);
+        assert!(took > 5 * LIMIT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn h_str_10_comments_reset_the_idle_clock_and_silence_ends_it() {
+        let almost = LIMIT - Duration::from_secs(1);
+        let pings = vec![(almost, ": ping\n\n"), (almost, ": ping\n\n"), (almost, DONE)];
+        assert!(play(pings).await.1.is_none());
+        let (events, error, took) = play(vec![(Duration::ZERO, TEXT), (almost, ": ping\n\n")]).await;
+        assert_eq!(error.unwrap().kind, ProviderErrorKind::Timeout);
+        assert_eq!(events.len(), 1);
+        assert!(took >= almost + LIMIT && took < almost + LIMIT + Duration::from_secs(1), "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_stays_open_after_the_end_holds_nobody() {
+        let (events, error, took) = play(vec![(Duration::ZERO, TEXT), (Duration::ZERO, DONE)]).await;
+        assert!(error.is_none() && matches!(events.last(), Some(ModelEvent::End)));
+        assert!(took <= LINGER * 2, "{took:?}");
+    }
+}

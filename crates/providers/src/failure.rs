@@ -158,10 +158,12 @@ impl Site {
         let text = if error.is_builder() {
             return ProviderError::new(Kind::Configuration, format!("no request can be made: {cause}"));
         } else if error.is_connect() || error.is_timeout() {
-            format!(
-                "cannot reach {} at {}: {cause}; is it running, and is --base-url right?",
-                self.name, self.address
-            )
+            let hint = if cause.contains("certificate") {
+                "does a proxy sign for it? Name its certificate in SSL_CERT_FILE or NODE_EXTRA_CA_CERTS"
+            } else {
+                "is it running, and is --base-url right?"
+            };
+            format!("cannot reach {} at {}: {cause}; {hint}", self.name, self.address)
         } else {
             format!("{} at {} broke the connection: {cause}", self.name, self.address)
         };

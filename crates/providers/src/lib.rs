@@ -8,6 +8,8 @@ mod config;
 mod endpoint;
 mod events;
 mod failure;
+#[cfg(test)]
+mod oddities;
 mod openai;
 mod profile;
 #[cfg(test)]

@@ -48,7 +48,7 @@ pub enum ThinkingStyle {
         /// Sent where thinking is disabled.
         off: Option<&'static str>,
     },
-    /// `thinking: { type: "enabled" | "disabled" }`.
+    /// `thinking: { type: "enabled" | "disabled" }`, and `reasoning_effort` beside it.
     Switch,
     /// `reasoning: { effort | max_tokens | enabled }`.
     Reasoning,
@@ -86,8 +86,13 @@ pub struct Profile {
     pub thinking: ThinkingStyle,
     /// It takes documents.
     pub documents: bool,
-    /// It takes `options.num_ctx`, the size of the window that it is to use.
+    /// It is told the window that it is to use, as `num_ctx` and as `options.num_ctx`. (What Ollama's own
+    /// `/v1/chat/completions` makes of that depends on its version; `OLLAMA_CONTEXT_LENGTH` always works.)
     pub context_option: bool,
+    /// It can be told that it must or must not call a tool. Others are told nothing, or get no tools.
+    pub tool_choice: bool,
+    /// It sends arguments of calls piece by piece only if `tool_stream` is set.
+    pub tool_stream: bool,
 }
 
 /// What most OpenAI-compatible servers agree on.
@@ -106,6 +111,8 @@ const COMPATIBLE: Profile = Profile {
     thinking: ThinkingStyle::Effort { off: None },
     documents: false,
     context_option: false,
+    tool_choice: true,
+    tool_stream: false,
 };
 
 static TABLE: &[Profile] = &[
@@ -116,7 +123,7 @@ static TABLE: &[Profile] = &[
         key_variables: &["ANTHROPIC_API_KEY"],
         url_variables: &["ANTHROPIC_BASE_URL"],
         needs_key: true,
-        models: &["claude", "anthropic/claude"],
+        models: &["claude"],
         thinking: ThinkingStyle::Messages,
         documents: true,
         ..COMPATIBLE
@@ -149,7 +156,11 @@ static TABLE: &[Profile] = &[
         url_variables: &["ZAI_BASE_URL", "GLM_BASE_URL"],
         needs_key: true,
         models: &["glm-"],
+        // Counts come without being asked for.
+        stream_usage: false,
         thinking: ThinkingStyle::Switch,
+        tool_choice: false,
+        tool_stream: true,
         ..COMPATIBLE
     },
     Profile {
@@ -252,6 +263,7 @@ mod tests {
         assert_eq!(of("deepseek-chat"), Some("deepseek"));
         assert_eq!(of("glm-4.6"), Some("glm"));
         assert_eq!(of("qwen/qwen3-max"), Some("openrouter"));
+        assert_eq!(of("anthropic/claude-opus-5"), Some("openrouter"));
         assert_eq!(of("llama3.2:3b"), Some("ollama"));
         assert_eq!(of("smol"), None);
     }

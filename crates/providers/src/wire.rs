@@ -174,8 +174,17 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Many<T> {
 }
 
 /// Text that comes as a string or as a list of parts. Parts of unknown types are dropped.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Parts<'a>(pub(crate) Vec<Part<'a>>);
+#[derive(Clone, Debug)]
+pub(crate) enum Parts<'a> {
+    One(Text<'a>),
+    Many(Vec<Part<'a>>),
+}
+
+impl Default for Parts<'_> {
+    fn default() -> Self {
+        Self::One(Text::default())
+    }
+}
 
 /// One part.
 #[derive(Clone, Debug, Default, serde::Deserialize)]
@@ -195,10 +204,10 @@ impl<'de> Visitor<'de> for PartsVisitor {
         f.write_str("a text or a list of parts")
     }
     fn visit_borrowed_str<E>(self, v: &'de str) -> Result<Parts<'de>, E> {
-        Ok(Parts::of(Text(Cow::Borrowed(v))))
+        Ok(Parts::One(Text(Cow::Borrowed(v))))
     }
     fn visit_str<E>(self, v: &str) -> Result<Parts<'de>, E> {
-        Ok(Parts::of(Text(Cow::Owned(v.to_owned()))))
+        Ok(Parts::One(Text(Cow::Owned(v.to_owned()))))
     }
     fn visit_unit<E>(self) -> Result<Parts<'de>, E> {
         Ok(Parts::default())
@@ -210,24 +219,22 @@ impl<'de> Visitor<'de> for PartsVisitor {
         Ok(Parts::default())
     }
     fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Parts<'de>, A::Error> {
-        ManyVisitor(PhantomData).visit_seq(seq).map(|many| Parts(many.0))
+        ManyVisitor(PhantomData).visit_seq(seq).map(|many| Parts::Many(many.0))
     }
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Parts<'de>, A::Error> {
         skip_map(map).map(|()| Parts::default())
     }
 }
 
-impl<'a> Parts<'a> {
-    fn of(text: Text<'a>) -> Self {
-        if text.is_empty() { Self::default() } else { Self(vec![Part { kind: Text::default(), text }]) }
-    }
-
+impl Parts<'_> {
     /// The texts, in order.
     pub(crate) fn texts(self) -> impl Iterator<Item = String> {
-        self.0
-            .into_iter()
-            .filter(|p| matches!(p.kind.as_str(), "" | "text" | "output_text"))
-            .filter_map(|p| p.text.some())
+        let (one, many) = match self {
+            Self::One(text) => (text.some(), Vec::new()),
+            Self::Many(parts) => (None, parts),
+        };
+        let known = |p: &Part<'_>| matches!(p.kind.as_str(), "" | "text" | "output_text");
+        one.into_iter().chain(many.into_iter().filter(known).filter_map(|p| p.text.some()))
     }
 }
 

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use open_agent_model::{
-    Access, Answer, AskId, CallId, Change, Cost, Effect, Message, PermissionMode, Prefix, ProviderErrorKind,
-    Question, RawJson, ResultBlock, Ruling, RunId, RunStatus, Seq, StopReason, Timestamp, Usage,
+    Access, Answer, AskId, CallId, Change, Cost, Effect, Effort, Message, PermissionMode, Prefix,
+    ProviderErrorKind, Question, RawJson, ResultBlock, Ruling, RunId, RunStatus, Seq, StopReason,
+    ThinkingMode, Timestamp, Usage,
 };
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -36,6 +37,8 @@ pub enum SessionEntry {
     User(UserMessage),
     /// A run begins.
     RunStarted(RunStarted),
+    /// From the next request on, the run asks so.
+    Configured(ModelSettings),
     /// From here on, requests begin with this.
     Prefix(Arc<Prefix>),
     /// The model answered.
@@ -113,14 +116,27 @@ pub enum Origin {
 pub struct RunStarted {
     /// Its name.
     pub run: RunId,
-    /// The model it begins with.
-    pub model: Arc<str>,
+    /// Whom it asks, and how.
+    pub settings: ModelSettings,
     /// The project's folder.
     pub root: PathBuf,
     /// The permission mode it begins with.
     pub mode: PermissionMode,
     /// Its limits.
     pub limits: RunLimits,
+}
+
+/// What can change from request to request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelSettings {
+    /// The model.
+    pub model: Arc<str>,
+    /// Whether it thinks before it answers; `None` = the vendor's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<ThinkingMode>,
+    /// How much work it puts into an answer; `None` = the vendor's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effort: Option<Effort>,
 }
 
 /// Limits of a run, checked before each request.
@@ -185,6 +201,24 @@ pub struct ModelFailed {
     pub cost: Option<Cost>,
     /// Milliseconds from request to failure.
     pub api_ms: u64,
+    /// The request is made again; `None` = it failed for good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
+}
+
+/// Another attempt at a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retry {
+    /// Not before this moment.
+    pub at: Timestamp,
+    /// How long that was from the failure, in milliseconds.
+    pub delay_ms: u64,
+    /// Which attempt at this request it will be; the first one was 0.
+    pub attempt: u32,
+    /// The most further attempts there may be.
+    pub max_retries: u32,
+    /// The model that is asked: another one where the first had no luck.
+    pub model: Arc<str>,
 }
 
 /// A provider's failure, as it is kept.
@@ -258,8 +292,9 @@ pub struct RunEnded {
 }
 
 /// The tags that this version knows; anything else is [`SessionEntry::Unknown`].
-const KNOWN: [&str; 13] = [
+const KNOWN: [&str; 14] = [
     "opened",
+    "configured",
     "user",
     "run_started",
     "prefix",

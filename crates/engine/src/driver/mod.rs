@@ -3,12 +3,16 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use open_agent_model::{
-    Answer, AskId, Block, CallId, Change, Message, MessageId, Prefix, Role, RunId, SessionId,
+    Answer, AskId, Block, CallId, Change, Message, MessageId, Prefix, Role, RunId, SessionId, Timestamp,
 };
-use open_agent_session::{Durability, Origin, RunStarted, SessionEntry, SessionWriter, UserMessage};
+use open_agent_session::{
+    Durability, ModelSettings, Origin, RunStarted, SessionEntry, SessionWriter, UserMessage,
+};
 use open_agent_tool::{PreparedCall, ToolSet};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::event::{envelope, event_of};
@@ -32,6 +36,8 @@ pub struct Driver {
     machine: Machine,
     sink: EventSink,
     cancel: CancellationToken,
+    /// What the user wants now; the log says what the run goes by.
+    wanted: Option<watch::Receiver<ModelSettings>>,
     /// The tools as the model saw them in the last request.
     tools: Option<Arc<ToolSet>>,
     /// Calls that were ruled and not started: a cache, the log can make them again.
@@ -46,6 +52,8 @@ pub enum Progress {
     Stepped,
     /// Nothing can be done before one of these is answered.
     Waiting(Vec<AskId>),
+    /// Nothing is to be done before this moment.
+    Sleeping(Timestamp),
     /// No run is going on.
     Done,
 }
@@ -66,6 +74,7 @@ impl Driver {
             machine,
             sink,
             cancel: CancellationToken::new(),
+            wanted: None,
             tools: None,
             prepared: HashMap::new(),
             live: LiveCalls::default(),
@@ -94,6 +103,11 @@ impl Driver {
         self.cancel = cancel;
     }
 
+    /// Asks as `wanted` says, from the next request on, whenever it changes.
+    pub fn set_wanted(&mut self, wanted: watch::Receiver<ModelSettings>) {
+        self.wanted = Some(wanted);
+    }
+
     /// Begins a run. Whatever is still open of an earlier one is closed.
     pub async fn begin(&mut self, spec: RunSpec) -> Result<RunId, EngineError> {
         let says_something = |b: &Block| !matches!(b, Block::Text(text) if text.trim().is_empty());
@@ -113,7 +127,7 @@ impl Driver {
         entries.push(SessionEntry::User(UserMessage { message, origin: Origin::Prompt }));
         entries.push(SessionEntry::RunStarted(RunStarted {
             run,
-            model: spec.model,
+            settings: spec.settings,
             root: spec.root,
             mode: self.host.gate.policy().mode,
             limits: spec.limits,
@@ -138,7 +152,15 @@ impl Driver {
             self.interrupt(Vec::new()).await?;
         }
         match self.machine.next() {
-            Step::CallModel => self.call_model().await?,
+            Step::CallModel { not_before: Some(until) } if until > self.host.ports.clock.now() => {
+                return Ok(Progress::Sleeping(until));
+            }
+            Step::CallModel { .. } => match self.changed_settings() {
+                Some(settings) => {
+                    self.record(vec![SessionEntry::Configured(settings)], Durability::Written).await?;
+                }
+                None => self.call_model().await?,
+            },
             Step::Rule(calls) => self.rule(calls).await?,
             Step::Run(calls) => self.run_calls(calls).await?,
             Step::Record(entries) => self.record(entries, Durability::Written).await?,
@@ -146,6 +168,27 @@ impl Driver {
             Step::Done => return Ok(Progress::Done),
         }
         Ok(Progress::Stepped)
+    }
+
+    /// Advances until nothing can be done without somebody else, sleeping where that is needed.
+    pub async fn run(&mut self) -> Result<Progress, EngineError> {
+        loop {
+            match self.advance().await? {
+                Progress::Stepped => {}
+                Progress::Sleeping(until) => self.sleep(until).await,
+                end => return Ok(end),
+            }
+        }
+    }
+
+    /// Sleeps; an interrupt wakes it.
+    async fn sleep(&mut self, until: Timestamp) {
+        let left = until.0.saturating_sub(self.host.ports.clock.now().0);
+        let left = Duration::from_millis(u64::try_from(left).unwrap_or_default());
+        tokio::select! {
+            () = self.cancel.cancelled() => {}
+            () = tokio::time::sleep(left) => {}
+        }
     }
 
     /// Writes entries, then applies and tells them.
@@ -173,6 +216,12 @@ impl Driver {
         entries.extend(self.live.stop().await);
         entries.push(SessionEntry::Interrupted {});
         self.record(entries, Durability::Written).await
+    }
+
+    fn changed_settings(&self) -> Option<ModelSettings> {
+        let wanted = self.wanted.as_ref()?.borrow().clone();
+        let run = self.machine.run()?;
+        (run.settings != wanted).then_some(wanted)
     }
 
     fn teller(&self) -> Teller {

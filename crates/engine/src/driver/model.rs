@@ -3,17 +3,19 @@
 use std::collections::HashSet;
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::time::Duration;
 
 use open_agent_model::{
     Assembled, Assembler, Block, Cost, Message, MessageId, ModelEvent, ModelRequest, ModelStream, Provider,
-    ProviderError, ProviderErrorKind, Role, RunStatus, ToolChoice, ToolUseId, Usage, UsageUpdate,
+    ProviderError, ProviderErrorKind, Role, RunStatus, Timestamp, ToolChoice, ToolUseId, Usage, UsageUpdate,
 };
-use open_agent_session::{Durability, Failure, ModelDone, ModelFailed, RunEnded, SessionEntry};
+use open_agent_session::{Durability, Failure, ModelDone, ModelFailed, Retry, RunEnded, SessionEntry};
 use tokio::time::Instant;
 
 use super::Driver;
 use super::tell::Teller;
-use crate::{AgentEvent, BlockDelta, BlockKind, BlockStarted, DeltaKind, EngineError};
+use crate::retry::Verdict;
+use crate::{AgentEvent, AnswerStarted, BlockDelta, BlockKind, BlockStarted, DeltaKind, EngineError};
 
 /// About how many bytes of a request make a token; errs on the side of more tokens for English text and code.
 const BYTES_PER_TOKEN: u64 = 4;
@@ -74,12 +76,16 @@ impl Driver {
         let mut options = self.host.request.clone();
         options.resumes_pause = messages.last().is_some_and(|m| m.role == Role::Assistant);
         let run = self.machine.run();
+        if let Some(run) = run {
+            options.thinking = run.settings.thinking;
+            options.effort = run.settings.effort;
+        }
         if run.is_some_and(|r| r.model_calls > 0) {
             // A choice that held for every request would never let the run end.
             options.tool_choice = ToolChoice::Auto;
         }
         ModelRequest {
-            model: run.map_or_else(|| Arc::from(""), |r| Arc::clone(&r.started.model)),
+            model: run.map_or_else(|| Arc::from(""), |r| Arc::clone(&r.model)),
             prefix: self.machine.prefix().cloned().unwrap_or_default(),
             messages,
             options,
@@ -125,9 +131,11 @@ impl Driver {
         (usage, api_ms): (UsageUpdate, u64),
     ) -> Result<(), EngineError> {
         let interrupted = error.is_none();
+        let retry = error.as_ref().map(|e| self.retry(model, e));
+        let (retry, note) = retry.unwrap_or_default();
         let error = error.map(|e| Failure {
             kind: e.kind,
-            message: e.message,
+            message: format!("{}{note}", e.message),
             status: e.status,
             request_id: e.request_id,
         });
@@ -141,13 +149,41 @@ impl Driver {
         });
         let usage = usage.total();
         let cost = self.cost_of(model, &usage);
-        let failed = ModelFailed { model: Arc::clone(model), error, partial, usage, cost, api_ms };
+        let failed = ModelFailed { model: Arc::clone(model), error, partial, usage, cost, api_ms, retry };
         let entry = SessionEntry::ModelFailed(failed);
         if interrupted {
             self.cancel = tokio_util::sync::CancellationToken::new();
             self.interrupt(vec![entry]).await
         } else {
             self.record(vec![entry], Durability::Written).await
+        }
+    }
+
+    /// Whether the request is made again, and a word about it for people if not.
+    fn retry(&self, model: &Arc<str>, error: &ProviderError) -> (Option<Retry>, String) {
+        let config = &self.host.retry;
+        let failures = self.machine.run().map_or(0, |r| r.failures) + 1;
+        // 16 of the id's random bits.
+        let chance = f64::from((self.host.ports.clock.new_id() & 0xFFFF) as u16) / f64::from(u16::MAX);
+        let again = |delay: Duration, model: &Arc<str>, attempt: u32| {
+            let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+            let now = self.host.ports.clock.now();
+            let at = Timestamp(now.0.saturating_add(i64::try_from(delay_ms).unwrap_or(i64::MAX)));
+            Some(Retry { at, delay_ms, attempt, max_retries: config.max_retries, model: Arc::clone(model) })
+        };
+        let fallback = self.host.fallback_model.as_ref().filter(|fallback| *fallback != model);
+        match (config.decide(error, failures, chance), fallback) {
+            (Verdict::After(delay), _) => (again(delay, model, failures), String::new()),
+            (Verdict::Exhausted | Verdict::TooLong(_), Some(fallback)) => {
+                // The other model has all its attempts before it.
+                (again(Duration::ZERO, fallback, 0), String::new())
+            }
+            (Verdict::Exhausted, None) if failures > 1 => (None, format!(" (after {failures} attempts)")),
+            (Verdict::TooLong(asked), None) => {
+                let (asked, most) = (asked.as_secs(), config.max_server_delay.as_secs());
+                (None, format!(" (the server asks to wait {asked} s; the longest wait allowed is {most} s)"))
+            }
+            _ => (None, String::new()),
         }
     }
 
@@ -186,15 +222,20 @@ async fn receive(
     assembler: &mut Assembler,
     teller: Teller,
 ) -> Result<(), ProviderError> {
+    let model = Arc::clone(&request.model);
     let mut stream: ModelStream = provider.stream(request).await?;
     let live = teller.is_heard();
-    if live {
-        teller.tell(AgentEvent::AnswerStarted);
-    }
+    let mut opening = live.then(|| AnswerStarted { model, vendor_id: None, usage: Usage::default() });
     let mut lengths: Vec<usize> = Vec::new();
     while let Some(event) = poll_fn(|cx| stream.as_mut().poll_next(cx)).await {
         let event = event?;
         let landed = assembler.push(&event);
+        // Told once it is known what the first events say about the whole answer.
+        match (&event, &mut opening) {
+            (ModelEvent::Start { id, .. }, Some(opening)) => opening.vendor_id.clone_from(id),
+            (ModelEvent::Usage(_), Some(_)) | (_, None) => {}
+            _ => tell_opening(&teller, &mut opening, assembler),
+        }
         let (true, Some(landed)) = (live, landed) else { continue };
         if landed.opened {
             lengths.resize(landed.index + 1, 0);
@@ -212,6 +253,12 @@ async fn receive(
     Ok(())
 }
 
+fn tell_opening(teller: &Teller, opening: &mut Option<AnswerStarted>, assembler: &Assembler) {
+    if let Some(started) = opening.take() {
+        teller.tell(AgentEvent::AnswerStarted(AnswerStarted { usage: assembler.usage().total(), ..started }));
+    }
+}
+
 fn block_kind(event: &ModelEvent) -> BlockKind {
     match event {
         ModelEvent::Text { .. } => BlockKind::Text,
@@ -222,7 +269,9 @@ fn block_kind(event: &ModelEvent) -> BlockKind {
             id: f.id.clone().unwrap_or_default(),
             name: f.name.clone().unwrap_or_default(),
         },
-        _ => BlockKind::Other,
+        ModelEvent::Redacted { data, .. } => BlockKind::RedactedThinking { data: data.clone() },
+        ModelEvent::Opaque { raw, .. } => BlockKind::Opaque { raw: raw.clone() },
+        _ => BlockKind::Text,
     }
 }
 

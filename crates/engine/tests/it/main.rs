@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod claude;
 mod crash;
 mod laws;
 mod scenarios;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use open_agent_engine::{AgentEvent, Budget, DeltaKind, EventSink, Progress, RunFold, replay};
+use open_agent_engine::{AgentEvent, Budget, DeltaKind, EventSink, Progress, RetryConfig, RunFold, replay};
 use open_agent_model::scripted::{Reply, Scripted, newest_results};
 use open_agent_model::{
     Answer, Block, Cost, Decision, PermissionMode, ProviderErrorKind, RequestOptions, Role, RunStatus, Seq,
@@ -12,7 +12,7 @@ use open_agent_policy::Policy;
 use open_agent_session::{RunLimits, SessionEntry, ToolScheduling};
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{Options, World, collect, finish, session, spec};
+use crate::world::{Options, PausedClock, World, collect, finish, session, spec};
 
 fn status(run: &RunFold) -> RunStatus {
     run.ended.as_ref().unwrap().status
@@ -376,4 +376,120 @@ async fn an_empty_prompt_is_refused() {
     let mut driver = world.open().await;
     let error = driver.begin(spec(" \n", RunLimits::default())).await.unwrap_err();
     assert_eq!(error.to_string(), "the prompt is empty");
+}
+
+fn retrying(max_retries: u32) -> Options {
+    Options {
+        retry: RetryConfig { max_retries, ..RetryConfig::default() },
+        clock: Arc::new(PausedClock::new()),
+        ..Options::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn h_ret_01_twelve_overloads_then_success_and_each_wait_is_an_event() {
+    let mut left = 12;
+    let model = Scripted::responding(move |_| {
+        left -= 1;
+        if left >= 0 {
+            Reply::text("half ").then_fails(ProviderErrorKind::Overloaded, "overloaded")
+        } else {
+            Reply::text("whole")
+        }
+    });
+    let world = World::with(model, retrying(12));
+    let (driver, events) = world.run(RunLimits::default()).await;
+    let run = driver.machine().run().unwrap();
+    assert_eq!((status(run), run.text.as_str(), run.model_calls), (RunStatus::Success, "whole", 13));
+    let waits: Vec<u64> = events
+        .iter()
+        .filter_map(|e| match &e.event {
+            AgentEvent::ModelFailed(f) => f.retry.as_ref().map(|r| r.delay_ms / 1_000),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        waits,
+        [1, 3, 7, 15, 29, 29, 29, 29, 29, 29, 29, 29],
+        "a hair below the middle of the chances"
+    );
+    let messages = driver.machine().transcript().messages();
+    assert_eq!(messages.len(), 2, "halves of answers that were made again are not kept: {messages:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn h_str_10_retries_end_and_so_does_the_run() {
+    let model = Scripted::responding(|_| Reply::failure(ProviderErrorKind::Timeout, "nothing came"));
+    let world = World::with(model, retrying(3));
+    let (driver, _) = world.run(RunLimits::default()).await;
+    let run = driver.machine().run().unwrap();
+    assert_eq!(run.ended.as_ref().unwrap().errors, ["nothing came (after 4 attempts)"]);
+    assert_eq!(world.model.requests().len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_fallback_model_answers_for_the_rest_of_the_run_and_its_calls_run() {
+    let model = Scripted::responding(|r| match (&*r.model, r.messages.len()) {
+        ("claude-haiku-4-5", 1) => Reply::call("write", r#"{"n":1}"#),
+        ("claude-haiku-4-5", _) => Reply::text("done"),
+        _ => Reply::failure(ProviderErrorKind::Overloaded, "overloaded"),
+    });
+    let options = Options { fallback_model: Some("claude-haiku-4-5".into()), ..retrying(1) };
+    let world = World::with(model, options);
+    let (mut driver, _) = world.run(RunLimits::default()).await;
+    assert_eq!(status(driver.machine().run().unwrap()), RunStatus::Success);
+    assert_eq!(world.effects.take().len(), 1);
+    let asked = |world: &World| -> Vec<String> {
+        world.model.requests().iter().map(|r| r.model.to_string()).collect()
+    };
+    let sonnet = "claude-sonnet-4-6".to_owned();
+    let haiku = "claude-haiku-4-5".to_owned();
+    assert_eq!(asked(&world), [sonnet.clone(), sonnet.clone(), haiku.clone(), haiku]);
+    driver.begin(spec("again", RunLimits::default())).await.unwrap();
+    finish(&mut driver).await;
+    assert_eq!(asked(&world)[4], sonnet, "the first model is tried again at the next prompt");
+}
+
+#[tokio::test(start_paused = true)]
+async fn h_int_03_an_interrupt_wakes_a_retry_sleep() {
+    let model = Scripted::responding(|_| Reply::failure(ProviderErrorKind::Overloaded, "overloaded"));
+    let world = World::with(model, retrying(3));
+    let mut driver = world.open().await;
+    let cancel = CancellationToken::new();
+    driver.set_cancel(cancel.clone());
+    driver.begin(spec("go", RunLimits::default())).await.unwrap();
+    let began = tokio::time::Instant::now();
+    tokio::join!(finish_run(&mut driver), async {
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        cancel.cancel();
+    });
+    assert!(began.elapsed().as_millis() < 500, "{:?}", began.elapsed());
+    assert_eq!(status(driver.machine().run().unwrap()), RunStatus::Cancelled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_dies_while_it_waits_is_followed_by_one_that_waits_on() {
+    let mut failed = false;
+    let model = Scripted::responding(move |_| {
+        if std::mem::replace(&mut failed, true) {
+            Reply::text("ok")
+        } else {
+            Reply::failure(ProviderErrorKind::Overloaded, "overloaded")
+        }
+    });
+    let world = World::with(model, retrying(3));
+    let mut driver = world.open().await;
+    driver.begin(spec("go", RunLimits::default())).await.unwrap();
+    let until = loop {
+        match driver.advance().await.unwrap() {
+            Progress::Sleeping(until) => break until,
+            Progress::Stepped => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    drop(driver);
+    let mut driver = world.open().await;
+    assert_eq!(driver.advance().await.unwrap(), Progress::Sleeping(until), "the log remembers how long");
+    finish(&mut driver).await;
+    assert_eq!(status(driver.machine().run().unwrap()), RunStatus::Success);
 }

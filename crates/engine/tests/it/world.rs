@@ -2,19 +2,22 @@
 
 use std::collections::HashMap;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use open_agent_engine::{
-    Budget, Driver, Envelope, EventSink, EventStream, FixedSection, Host, Progress, RunSpec, SystemClock,
+    Budget, Driver, Envelope, EventSink, EventStream, FixedSection, Host, Progress, RetryConfig, RunSpec,
+    SystemClock,
 };
 use open_agent_model::scripted::Scripted;
 use open_agent_model::{
     Block, CallId, Catalogue, Change, PermissionMode, Question, RawJson, RequestOptions, SessionId, Slot,
+    Timestamp,
 };
 use open_agent_policy::{Gate, Policy};
-use open_agent_session::{MemoryStore, Owner, RunLimits, SessionStore};
+use open_agent_session::{MemoryStore, ModelSettings, Owner, RunLimits, SessionStore};
 use open_agent_tool::{
-    Absent, DynTool, Ports, ToolError, ToolOutput, ToolSet, ToolSource, read_only_tool_fn, tool_fn,
+    Absent, Clock, DynTool, Ports, ToolError, ToolOutput, ToolSet, ToolSource, read_only_tool_fn, tool_fn,
 };
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -88,6 +91,43 @@ pub(crate) fn toy_tools(effects: &Effects) -> Vec<Arc<dyn DynTool>> {
     vec![read, write, ask, fail, panic, forever]
 }
 
+/// A second passes at each look; ids count up.
+#[derive(Default)]
+pub(crate) struct CountingClock(AtomicU32);
+
+impl Clock for CountingClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(i64::from(self.0.fetch_add(1, Ordering::Relaxed)) * 1_000)
+    }
+
+    fn new_id(&self) -> u128 {
+        u128::from(self.0.fetch_add(1, Ordering::Relaxed)) << 64
+    }
+}
+
+/// The paused clock of tokio: sleeping moves it.
+pub(crate) struct PausedClock {
+    began: tokio::time::Instant,
+    ids: AtomicU32,
+}
+
+impl PausedClock {
+    pub(crate) fn new() -> Self {
+        Self { began: tokio::time::Instant::now(), ids: AtomicU32::new(1) }
+    }
+}
+
+impl Clock for PausedClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(i64::try_from(self.began.elapsed().as_millis()).unwrap())
+    }
+
+    fn new_id(&self) -> u128 {
+        // In the middle of the chances that are drawn from it.
+        (u128::from(self.ids.fetch_add(1, Ordering::Relaxed)) << 64) | 0x7FFF
+    }
+}
+
 pub(crate) struct World {
     pub host: Arc<Host>,
     pub model: Scripted,
@@ -100,6 +140,9 @@ pub(crate) struct Options {
     pub budget: Budget,
     pub extra: Vec<Arc<dyn ToolSource>>,
     pub request: RequestOptions,
+    pub clock: Arc<dyn Clock>,
+    pub retry: RetryConfig,
+    pub fallback_model: Option<Arc<str>>,
 }
 
 impl Default for Options {
@@ -110,6 +153,9 @@ impl Default for Options {
             budget: Budget::new(None),
             extra: Vec::new(),
             request: RequestOptions::default(),
+            clock: Arc::new(SystemClock),
+            retry: RetryConfig { max_retries: 0, ..RetryConfig::default() },
+            fallback_model: None,
         }
     }
 }
@@ -128,12 +174,14 @@ impl World {
             store: options.store,
             tools,
             gate: Gate::new(options.policy),
-            ports: Ports { files: Arc::new(Absent), runner: Arc::new(Absent), clock: Arc::new(SystemClock) },
+            ports: Ports { files: Arc::new(Absent), runner: Arc::new(Absent), clock: options.clock },
             sections: vec![Arc::new(FixedSection::custom("Be a test."))],
             catalogue: Catalogue::default(),
             budget: options.budget,
             owner: Owner("test".into()),
             request: options.request,
+            retry: options.retry,
+            fallback_model: options.fallback_model,
         };
         Self { host: Arc::new(host), model, effects }
     }
@@ -158,22 +206,21 @@ pub(crate) fn session() -> SessionId {
     SessionId::new("s").unwrap()
 }
 
+pub(crate) fn settings(model: &str) -> ModelSettings {
+    ModelSettings { model: model.into(), thinking: None, effort: None }
+}
+
 pub(crate) fn spec(prompt: &str, limits: RunLimits) -> RunSpec {
     RunSpec {
         prompt: vec![Block::Text(prompt.into())],
-        model: "claude-sonnet-4-6".into(),
+        settings: settings("claude-sonnet-4-6"),
         root: "/project".into(),
         limits,
     }
 }
 
 pub(crate) async fn finish(driver: &mut Driver) -> Progress {
-    loop {
-        match driver.advance().await.unwrap() {
-            Progress::Stepped => {}
-            other => return other,
-        }
-    }
+    driver.run().await.unwrap()
 }
 
 pub(crate) async fn collect(mut stream: EventStream) -> Vec<Envelope> {

@@ -5,8 +5,8 @@ use std::path::Path;
 use open_agent::model::{Block, ProviderErrorKind, RequestOptions, Secret, ToolChoice};
 use open_agent::testing::{Reply, Scripted, newest_results};
 use open_agent::{
-    Agent, AgentBuilder, AgentError, AgentOptions, ConfigError, Cost, Effort, Env, PermissionMode, RunStatus,
-    SessionId, ThinkingMode, ToolScheduling,
+    Agent, AgentBuilder, AgentError, AgentOptions, ConfigError, Cost, Effort, Env, PermissionMode,
+    RetryConfig, RunStatus, SessionId, ThinkingMode, ToolScheduling,
 };
 
 fn env(pairs: &[(&str, &str)]) -> Env {
@@ -36,8 +36,10 @@ async fn options_with(change: impl FnOnce(&mut AgentOptions)) -> RequestOptions 
 /// is added without a test fails.
 #[test]
 fn h_every_option_has_a_test() {
-    const TESTED: [(&str, &str); 21] = [
+    const TESTED: [(&str, &str); 23] = [
         ("model", "every_option_makes_a_difference"),
+        ("fallback_model", "retries_and_fallback_are_as_told"),
+        ("retry", "retries_and_fallback_are_as_told"),
         ("provider", "what_makes_no_agent_is_said"),
         ("base_url", "options_come_before_the_environment_and_that_before_defaults"),
         ("system_prompt", "every_option_makes_a_difference"),
@@ -114,6 +116,35 @@ async fn a_tool_choice_holds_for_the_first_request() {
     agent(&model, |o| o.tool_choice = ToolChoice::Any).prompt("go").await.unwrap();
     let choices: Vec<ToolChoice> = model.requests().into_iter().map(|r| r.options.tool_choice).collect();
     assert_eq!(choices, [ToolChoice::Any, ToolChoice::Auto]);
+}
+
+#[tokio::test]
+async fn retries_and_fallback_are_as_told() {
+    let down = || {
+        Scripted::responding(|r| match &*r.model {
+            "claude-haiku-4-5" => Reply::text("ok"),
+            _ => Reply::failure(ProviderErrorKind::Overloaded, "busy"),
+        })
+    };
+    let quick = |retries| RetryConfig {
+        max_retries: retries,
+        base_delay: std::time::Duration::ZERO,
+        ..RetryConfig::default()
+    };
+    let model = down();
+    let failed = agent(&model, |o| o.retry = quick(2)).prompt("x").await.unwrap();
+    assert_eq!(
+        (failed.model_calls, failed.errors.as_slice()),
+        (3, &["busy (after 3 attempts)".to_owned()][..])
+    );
+    let set = |o: &mut AgentOptions| {
+        o.retry = quick(1);
+        o.fallback_model = Some("haiku".into());
+    };
+    let result = agent(&down(), set).prompt("x").await.unwrap();
+    assert!(result.is_success());
+    let asked: Vec<(&str, u32)> = result.cost_by_model.iter().map(|m| (&*m.model, m.requests)).collect();
+    assert_eq!(asked, [("claude-haiku-4-5", 1), ("claude-sonnet-4-6", 2)]);
 }
 
 #[tokio::test]
@@ -260,7 +291,8 @@ fn options_come_before_the_environment_and_that_before_defaults() {
 
 #[tokio::test]
 async fn a_failed_prompt_leaves_the_agent_usable() {
-    let model = Scripted::new([Reply::failure(ProviderErrorKind::Server, "it broke"), Reply::text("fine")]);
+    let model =
+        Scripted::new([Reply::failure(ProviderErrorKind::InvalidRequest, "it broke"), Reply::text("fine")]);
     let agent = agent(&model, |_| {});
     let failed = agent.prompt("x").await.unwrap();
     assert_eq!(
@@ -298,4 +330,92 @@ async fn overlapping_prompts_wait_for_each_other() {
     let mut lengths = [a.unwrap().text, b.unwrap().text];
     lengths.sort();
     assert_eq!(lengths, ["1", "3"]);
+}
+
+#[tokio::test]
+async fn the_model_is_switched_between_runs_and_within_one() {
+    let model = Scripted::responding(|r| match r.messages.len() {
+        1 => Reply::call("switch", "{}").usage(10, 1),
+        _ => Reply::text("ok").usage(10, 1),
+    });
+    let place: std::sync::Arc<std::sync::OnceLock<Agent>> = std::sync::Arc::default();
+    let inside = std::sync::Arc::clone(&place);
+    let switch = open_agent::tool_fn("switch", "Switches.", move |_: Nothing, _| {
+        let agent = inside.get().unwrap().clone();
+        async move {
+            agent.switch_model(" haiku ")?;
+            agent.set_thinking(Some(ThinkingMode::Adaptive))?;
+            agent.set_effort(Some(Effort::Low));
+            Ok("switched")
+        }
+    });
+    let builder =
+        AgentBuilder::with_env(Env::default()).provider(model.clone()).tool(switch).allow_tool("switch");
+    let agent = builder.configure(|o| o.persist_session = false).build().unwrap();
+    assert!(place.set(agent.clone()).is_ok());
+    let result = agent.prompt("go").await.unwrap();
+    let costs: Vec<(&str, u32)> = result.cost_by_model.iter().map(|m| (&*m.model, m.requests)).collect();
+    assert_eq!(costs, [("claude-haiku-4-5", 1), ("claude-sonnet-4-6", 1)], "costs are kept apart");
+    agent.switch_model("sonnet").unwrap();
+    agent.set_max_thinking_tokens(Some(2_000)).unwrap();
+    agent.prompt("more").await.unwrap();
+    let asked: Vec<(String, Option<ThinkingMode>, Option<Effort>)> = model
+        .requests()
+        .iter()
+        .map(|r| (r.model.to_string(), r.options.thinking, r.options.effort))
+        .collect();
+    let (haiku, sonnet) = ("claude-haiku-4-5".to_owned(), "claude-sonnet-4-6".to_owned());
+    let budget = Some(ThinkingMode::Enabled { budget_tokens: 2_000 });
+    let low = Some(Effort::Low);
+    assert_eq!(
+        asked,
+        [(sonnet.clone(), None, None), (haiku, Some(ThinkingMode::Adaptive), low), (sonnet, budget, low)]
+    );
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Nothing {}
+
+#[test]
+fn switches_that_make_no_sense_are_refused() {
+    let model = Scripted::new([]);
+    let plain = agent(&model, |_| {});
+    let text = |r: Result<(), ConfigError>| r.err().map(|e| e.to_string()).unwrap_or_default();
+    assert!(text(plain.switch_model(" ")).contains("the model name is empty"));
+    assert_eq!(text(plain.switch_model("anything-at-all")), "");
+    assert!(text(plain.set_max_thinking_tokens(Some(0))).contains("thinking is 0"));
+    assert!(text(plain.set_max_thinking_tokens(Some(-5))).contains("max_thinking_tokens"));
+    assert_eq!(text(plain.set_max_thinking_tokens(None)), "");
+    let bounded = agent(&model, |o| o.max_budget_usd = Some(Cost(1_000_000_000)));
+    assert!(text(bounded.switch_model("unpriced")).contains("register_model"));
+}
+
+#[tokio::test]
+async fn a_stream_of_messages_is_a_run_each() {
+    let model = Scripted::responding(|r| Reply::text(&format!("{} messages", r.messages.len())));
+    let agent = agent(&model, |_| {});
+    let run = agent.stream_input(futures_util::stream::iter(["a", "b", "c"]));
+    let results = run.result().await.unwrap();
+    let texts: Vec<&str> = results.iter().map(|r| r.text.as_str()).collect();
+    assert_eq!(texts, ["1 messages", "3 messages", "5 messages"]);
+}
+
+#[tokio::test]
+async fn an_interrupt_ends_one_run_of_a_stream_of_messages() {
+    let mut first = true;
+    let model = Scripted::responding(move |_| {
+        if std::mem::replace(&mut first, false) {
+            Reply::text("slow").then_stalls()
+        } else {
+            Reply::text("ok")
+        }
+    });
+    let agent = agent(&model, |_| {});
+    let run = agent.stream_input(futures_util::stream::iter(["a", "b"]));
+    while model.requests().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert!(agent.interrupt());
+    let statuses: Vec<RunStatus> = run.result().await.unwrap().iter().map(|r| r.status).collect();
+    assert_eq!(statuses, [RunStatus::Cancelled, RunStatus::Success]);
 }

@@ -56,3 +56,23 @@ fn interrupt() {
 fn budget() {
     prints("budget", include_str!("../../examples/expected/budget.txt"));
 }
+
+#[test]
+fn stream_input() {
+    prints("stream_input", include_str!("../../examples/expected/stream_input.txt"));
+}
+
+#[test]
+fn switch_model() {
+    prints("switch_model", include_str!("../../examples/expected/switch_model.txt"));
+}
+
+#[test]
+fn thinking_effort() {
+    prints("thinking_effort", include_str!("../../examples/expected/thinking_effort.txt"));
+}
+
+#[test]
+fn local_models() {
+    prints("local_models", include_str!("../../examples/expected/local_models.txt"));
+}

@@ -4,4 +4,5 @@
 
 mod agent;
 mod examples;
+mod peer_llama;
 mod seventh_tool;

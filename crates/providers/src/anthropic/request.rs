@@ -201,22 +201,26 @@ impl Encoder {
         self.prefixes.append(&mut out, prefix, |_| false, |p, _| encode_prefix(p, self.marks))?;
         out.extend_from_slice(b",\"messages\":[");
         let written_here = |m: &Message| m.model.as_deref() == Some(&*request.model);
-        self.messages.append(&mut out, &request.messages, written_here, encode_message)?;
-        if self.marks && request.messages.last().is_some_and(markable) {
-            // The last message ends with its last block: `…}]}`.
-            out.truncate(out.len().saturating_sub(3));
-            out.extend_from_slice(MARK_JSON);
-            out.extend_from_slice(b"}]}");
+        let ends = self.messages.append(&mut out, &request.messages, written_here, encode_message)?;
+        if self.marks {
+            mark(&mut out, &request.messages, &ends);
         }
         out.extend_from_slice(b"]}");
         Ok(out)
     }
 }
 
-/// Whether the mark may stand on the message's last block.
-fn markable(message: &Arc<Message>) -> bool {
-    let last = message.content.last();
-    message.role == Role::User && !matches!(last, None | Some(Block::Opaque { .. }))
+/// Marks the last two user's messages: the vendor looks back from a mark over some 20 blocks only, and a turn of many
+/// calls has more, so the mark of the turn before is repeated.
+fn mark(out: &mut Vec<u8>, messages: &[Arc<Message>], ends: &[usize]) {
+    let marked = messages.iter().zip(ends).rev().filter(|(m, _)| m.role == Role::User).take(2);
+    for (message, end) in marked {
+        // A message ends with its last block: `…}]}`. From the back, so that earlier ends stay where they are.
+        let at = end.saturating_sub(3);
+        if !matches!(message.content.last(), None | Some(Block::Opaque { .. })) {
+            out.splice(at..at, MARK_JSON.iter().copied());
+        }
+    }
 }
 
 fn choice(request: &ModelRequest) -> Option<Choice<'_>> {

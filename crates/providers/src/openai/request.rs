@@ -37,6 +37,10 @@ struct Head<'a> {
     #[serde(flatten)]
     wishes: Wishes,
     #[serde(skip_serializing_if = "Option::is_none")]
+    tool_stream: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    num_ctx: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     options: Option<ServerOptions>,
 }
 
@@ -176,14 +180,18 @@ impl Encoder {
             limit: Limit(self.profile.max_tokens, options.max_tokens),
             temperature: options.temperature,
             stop: &options.stop_sequences,
-            tool_choice: choice(request),
+            tool_choice: choice(request).filter(|_| self.profile.tool_choice),
             wishes: Wishes::new(self.profile.thinking, options),
+            tool_stream: (self.profile.tool_stream && !request.prefix.tools.is_empty()).then_some(true),
+            num_ctx: self.context_window,
             options: self.context_window.map(|num_ctx| ServerOptions { num_ctx }),
         };
         let mut out = serde_json::to_vec(&head)?;
         out.pop();
         let prefix = std::slice::from_ref(&request.prefix);
-        self.tools.append(&mut out, prefix, |_| false, |p, _| encode_prefix(p))?;
+        // Who cannot be told to call no tool gets none.
+        let tools = self.profile.tool_choice || options.tool_choice != ToolChoice::None;
+        self.tools.append(&mut out, prefix, |_| tools, encode_prefix)?;
         let written_here = |m: &Message| m.model.as_deref() == Some(&*request.model);
         self.messages.append(&mut out, &request.messages, written_here, |m, here| {
             encode_message(m, here, self.profile)
@@ -206,9 +214,9 @@ fn choice(request: &ModelRequest) -> Option<Choice<'_>> {
 }
 
 /// Tools, and the list of messages begun with the system prompt.
-fn encode_prefix(prefix: &Prefix) -> Result<Vec<u8>, serde_json::Error> {
+fn encode_prefix(prefix: &Prefix, with_tools: bool) -> Result<Vec<u8>, serde_json::Error> {
     let mut out = Vec::new();
-    if !prefix.tools.is_empty() {
+    if with_tools && !prefix.tools.is_empty() {
         let tools: Vec<WireTool<'_>> = prefix
             .tools
             .iter()

@@ -19,7 +19,8 @@ const FIRST_CALL: u32 = 2;
 
 pub(crate) struct Decoder {
     site: Arc<Site>,
-    started: bool,
+    id_told: bool,
+    model_told: bool,
     stopped: bool,
     ended: bool,
     thinking_open: bool,
@@ -116,7 +117,8 @@ impl Decoder {
     pub(crate) fn new(site: Arc<Site>) -> Self {
         Self {
             site,
-            started: false,
+            id_told: false,
+            model_told: false,
             stopped: false,
             ended: false,
             thinking_open: false,
@@ -127,9 +129,10 @@ impl Decoder {
     }
 
     fn take(&mut self, chunk: Chunk<'_>, out: &mut Queue) {
-        let named = !chunk.id.is_empty() || !chunk.model.is_empty();
-        if named && !self.started {
-            self.started = true;
+        let news = (!chunk.id.is_empty() && !self.id_told) || (!chunk.model.is_empty() && !self.model_told);
+        if news {
+            self.id_told |= !chunk.id.is_empty();
+            self.model_told |= !chunk.model.is_empty();
             out.push_back(ModelEvent::Start { id: chunk.id.some(), model: chunk.model.some() });
         }
         // Only one choice was asked for.

@@ -59,7 +59,8 @@ impl Wishes {
             }
             ThinkingStyle::Switch => {
                 let kind = if off { "disabled" } else { "enabled" };
-                Self { thinking: Some(Switch { kind }), ..Self::default() }
+                let reasoning_effort = effort.filter(|_| !off).map(Effort::as_str);
+                Self { thinking: Some(Switch { kind }), reasoning_effort, ..Self::default() }
             }
             ThinkingStyle::Reasoning => {
                 let reasoning = if off {
@@ -85,7 +86,7 @@ impl Wishes {
     }
 }
 
-/// These APIs know three levels.
+/// Most of these APIs know three levels.
 fn word(effort: Effort) -> &'static str {
     effort.min(Effort::High).as_str()
 }
@@ -119,6 +120,9 @@ mod tests {
         assert_eq!(json(effort, off, None), r#"{"reasoning_effort":"none"}"#);
         assert_eq!(json(S::Effort { off: None }, off, None), "{}");
         assert_eq!(json(S::Switch, off, None), r#"{"thinking":{"type":"disabled"}}"#);
+        let both = r#"{"reasoning_effort":"max","thinking":{"type":"enabled"}}"#;
+        assert_eq!(json(S::Switch, None, max), both);
+        assert_eq!(json(S::Switch, off, max), r#"{"thinking":{"type":"disabled"}}"#);
         assert_eq!(json(S::Switch, budget, None), r#"{"thinking":{"type":"enabled"}}"#);
         assert_eq!(json(S::Reasoning, budget, None), r#"{"reasoning":{"max_tokens":5000}}"#);
         assert_eq!(json(S::Reasoning, budget, max), r#"{"reasoning":{"effort":"high"}}"#);

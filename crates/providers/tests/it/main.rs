@@ -1,7 +1,11 @@
 //! The providers as their callers see them: against a server on loopback that checks each request.
 
-#![expect(clippy::unwrap_used, reason = "a test's helper may panic as the test itself may")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test's helper may panic as the test itself may")]
 
-mod end_to_end;
+mod conformance;
+mod connection;
 mod golden;
+mod logs;
+mod network;
+mod reasoning;
 mod support;

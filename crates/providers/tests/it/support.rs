@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+pub(crate) use open_agent_model::Assembled;
 use open_agent_model::{
-    Assembled, Assembler, Block, BrokenInput, Message, MessageId, ModelEvent, ModelRequest, Prefix, Provider,
+    Assembler, Block, BrokenInput, Message, MessageId, ModelEvent, ModelRequest, Prefix, Provider,
     ProviderError, RawJson, RequestOptions, ResultBlock, Role, Secret, Section, Source, Thinking, ToolResult,
     ToolSpec, ToolUse, ToolUseId,
 };
@@ -100,7 +101,7 @@ pub(crate) fn everything() -> ModelRequest {
         name: "Read".into(),
         input: RawJson::object(),
         broken: Some(BrokenInput {
-            raw: "{\"path\": tru".into(),
+            raw: "{\"path\": brok".into(),
             error: "expected value".into(),
             cut: false,
         }),

@@ -11,8 +11,9 @@ mod script;
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -69,6 +70,8 @@ pub struct ModelServer {
 struct State {
     script: Script,
     log: Mutex<Log>,
+    /// Told when a client goes away.
+    left: Condvar,
 }
 
 #[derive(Default)]
@@ -77,6 +80,8 @@ struct Log {
     violations: Vec<String>,
     /// Requests for an answer so far.
     turns: usize,
+    /// Answers that clients did not wait for.
+    abandoned: usize,
 }
 
 impl State {
@@ -91,7 +96,7 @@ impl ModelServer {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let state = Arc::new(State { script, log: Mutex::default() });
+        let state = Arc::new(State { script, log: Mutex::default(), left: Condvar::new() });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
         let shared = Arc::clone(&state);
@@ -119,6 +124,15 @@ impl ModelServer {
     #[must_use]
     pub fn requests(&self) -> Vec<Recorded> {
         self.state.log().requests.clone()
+    }
+
+    /// Waits until clients have closed the connection on so many unfinished answers; false if that takes longer than
+    /// `limit`. Blocks its thread.
+    #[must_use]
+    pub fn wait_for_abandoned(&self, count: usize, limit: Duration) -> bool {
+        let log = self.state.log();
+        let waited = self.state.left.wait_timeout_while(log, limit, |log| log.abandoned < count);
+        waited.unwrap_or_else(PoisonError::into_inner).0.abandoned >= count
     }
 
     /// What was wrong with them; each was answered with 400.

@@ -68,7 +68,7 @@ async fn answer(
         path,
     };
     let reply = choose(&recorded, head.method == Method::POST, &state);
-    Ok(send(reply))
+    Ok(send(reply, state))
 }
 
 fn format_of(path: &str) -> Option<Format> {
@@ -113,9 +113,13 @@ fn choose(request: &Recorded, post: bool, state: &State) -> Reply {
     reply
 }
 
-fn send(reply: Reply) -> Response<Paced> {
-    let Body::Raw(bytes) = reply.body else { return Response::new(Paced::new(Bytes::new(), Pace::Whole)) };
-    let mut response = Response::new(Paced::new(bytes, reply.pace));
+fn send(reply: Reply, state: Arc<State>) -> Response<Paced> {
+    let bytes = match reply.body {
+        Body::Raw(bytes) => bytes,
+        // Rendered before it comes here.
+        Body::Answer(_) => Bytes::new(),
+    };
+    let mut response = Response::new(Paced::new(bytes, reply.pace, state));
     *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     for (name, value) in &reply.headers {
         let name = hyper::header::HeaderName::from_bytes(name.as_bytes());
@@ -133,6 +137,19 @@ pub(super) struct Paced {
     next: usize,
     pace: Pace,
     pause: Option<Pin<Box<Sleep>>>,
+    /// The next poll gives way once, so that what was given is sent by itself.
+    breathe: bool,
+    over: bool,
+    state: Arc<State>,
+}
+
+impl Drop for Paced {
+    fn drop(&mut self) {
+        if !self.over {
+            self.state.log().abandoned += 1;
+            self.state.left.notify_all();
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -147,13 +164,13 @@ impl std::fmt::Display for CutOnPurpose {
 impl std::error::Error for CutOnPurpose {}
 
 impl Paced {
-    fn new(rest: Bytes, pace: Pace) -> Self {
+    fn new(rest: Bytes, pace: Pace, state: Arc<State>) -> Self {
         let next = match pace {
-            Pace::Whole => rest.len(),
+            Pace::Whole | Pace::Split(0) => rest.len(),
             Pace::Cut(at) | Pace::Stall(at) | Pace::Split(at) => at.min(rest.len()),
             Pace::Drip { size, .. } => size.max(1),
         };
-        Self { rest, next, pace, pause: None }
+        Self { rest, next, pace, pause: None, breathe: false, over: false, state }
     }
 }
 
@@ -169,6 +186,10 @@ impl HttpBody for Paced {
             ready!(pause.as_mut().poll(cx));
             self.pause = None;
         }
+        if std::mem::take(&mut self.breathe) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         if self.next > 0 {
             let size = self.next.min(self.rest.len());
             let piece = self.rest.split_to(size);
@@ -179,15 +200,17 @@ impl HttpBody for Paced {
                 Pace::Cut(_) => (0, Some(Box::pin(sleep(flush)))),
                 Pace::Split(_) => (self.rest.len(), Some(Box::pin(sleep(flush)))),
                 Pace::Drip { size, pause } => {
-                    (size.max(1).min(self.rest.len()), Some(Box::pin(sleep(pause))))
+                    let timer = (!pause.is_zero()).then(|| Box::pin(sleep(pause)));
+                    self.breathe = timer.is_none();
+                    (size.max(1).min(self.rest.len()), timer)
                 }
             };
             return Poll::Ready(Some(Ok(Frame::data(piece))));
         }
-        match self.pace {
-            Pace::Stall(_) => Poll::Pending,
-            Pace::Cut(_) => Poll::Ready(Some(Err(CutOnPurpose))),
-            _ => Poll::Ready(None),
+        if matches!(self.pace, Pace::Stall(_)) {
+            return Poll::Pending;
         }
+        self.over = true;
+        Poll::Ready(if matches!(self.pace, Pace::Cut(_)) { Some(Err(CutOnPurpose)) } else { None })
     }
 }

@@ -232,8 +232,7 @@ impl Cx<'_> {
             }
         }
         out.push(chunk(json!({}), json!(self.finish_reason())));
-        let with_usage = request.body.pointer("/stream_options/include_usage").and_then(Value::as_bool);
-        if with_usage == Some(true) {
+        if self.answer.usage_unasked || request.body["stream_options"]["include_usage"] == true {
             let mut last = self.openai_chunk(json!([]));
             last["usage"] = self.openai_usage();
             out.push(data(&last));

@@ -52,6 +52,8 @@ pub(super) struct Answer {
     pub(super) input_tokens: u64,
     pub(super) cached_tokens: u64,
     pub(super) output_tokens: u64,
+    /// Counts come although they were not asked for.
+    pub(super) usage_unasked: bool,
     /// Characters of a delta.
     pub(super) delta: usize,
     /// One JSON object although a stream was asked for.
@@ -77,6 +79,7 @@ impl Reply {
             input_tokens: 10,
             cached_tokens: 0,
             output_tokens: 5,
+            usage_unasked: false,
             delta: 8,
             plain: false,
             error_after: None,
@@ -164,6 +167,12 @@ impl Reply {
     #[must_use]
     pub fn usage(self, input: u64, cached: u64, output: u64) -> Self {
         self.set(|a| (a.input_tokens, a.cached_tokens, a.output_tokens) = (input, cached, output))
+    }
+
+    /// Sends token counts although they were not asked for, as some servers do.
+    #[must_use]
+    pub fn usage_unasked(self) -> Self {
+        self.set(|a| a.usage_unasked = true)
     }
 
     /// Sets the characters of a delta.

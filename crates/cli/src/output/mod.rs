@@ -1,0 +1,53 @@
+//! What is printed of a run. One implementation for each kind of reader: [`answer`] for a pipe that wants the answer,
+//! [`screen`] for a person, [`frames`] for a program.
+
+mod answer;
+mod frames;
+mod screen;
+mod words;
+
+use std::io::{self, IsTerminal as _};
+
+use open_agent::{Agent, Envelope, QueryResult};
+
+use crate::args::{OutputFormat, RunArgs};
+
+/// Which events an output looks at. What it does not need is not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needs {
+    Nothing,
+    Messages,
+    Pieces,
+}
+
+/// Takes what happens and prints it at `flush`.
+pub(crate) trait Output {
+    fn needs(&self) -> Needs;
+
+    fn event(&mut self, event: &Envelope);
+
+    fn wants_ticks(&self) -> bool {
+        false
+    }
+
+    /// Time passed.
+    fn tick(&mut self) {}
+
+    /// The run is over.
+    fn end(&mut self, result: &QueryResult);
+
+    /// There is no result, for this reason.
+    fn lost(&mut self, error: &str);
+
+    fn flush(&mut self) -> io::Result<()>;
+}
+
+/// The fitting output. A terminal has a person before it.
+pub(crate) fn for_args(args: &RunArgs, agent: &Agent) -> Box<dyn Output> {
+    match args.output_format {
+        OutputFormat::Json => Box::new(frames::Frames::result(agent)),
+        OutputFormat::StreamJson => Box::new(frames::Frames::stream(agent, args.include_partial_messages)),
+        OutputFormat::Text if io::stdout().is_terminal() => Box::new(screen::Screen::new()),
+        OutputFormat::Text => Box::new(answer::Answer::default()),
+    }
+}

@@ -1,0 +1,82 @@
+//! Where the prompt comes from: the argument, stdin, or both, stdin after the argument.
+
+use std::io::{self, IsTerminal as _, Read as _};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use crate::args::RunArgs;
+use crate::exit::wrong;
+
+/// How long a stdin that may be nobody's is waited for. A program that starts us with an open pipe and never writes to it
+/// would otherwise wait for ever.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+const NO_PROMPT: &str =
+    "there is no prompt: give one as an argument (open-agent -p \"…\") or on stdin (… | open-agent -p)";
+const NO_TERMINAL_MODE: &str = "there is no interactive mode yet: give a prompt with open-agent -p \"…\"";
+
+/// The prompt, never empty.
+pub(crate) fn read(args: &RunArgs) -> Result<String> {
+    let given = args.prompt.first().map(String::as_str);
+    let piped = match given {
+        _ if io::stdin().is_terminal() => None,
+        Some(_) => read_if_any()?,
+        None => Some(read_all()?),
+    };
+    let prompt = match (given, piped.map(text).transpose()?) {
+        (None, None) if !args.print => return wrong(NO_TERMINAL_MODE),
+        (None, None) => return wrong(NO_PROMPT),
+        (Some(given), None) => given.to_owned(),
+        (None, Some(piped)) => piped,
+        (Some(given), Some(piped)) if piped.trim().is_empty() => given.to_owned(),
+        (Some(given), Some(piped)) => format!("{given}\n{piped}"),
+    };
+    if prompt.trim().is_empty() { wrong(NO_PROMPT) } else { Ok(prompt) }
+}
+
+fn text(bytes: Vec<u8>) -> Result<String> {
+    String::from_utf8(bytes).or_else(|error| {
+        let at = error.utf8_error().valid_up_to();
+        wrong(format!(
+            "stdin is not UTF-8 text (byte {at}): convert it (iconv -t UTF-8), or name the file in the prompt so that it can be read"
+        ))
+    })
+}
+
+fn read_all() -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    io::stdin().lock().read_to_end(&mut bytes).context("cannot read stdin")?;
+    Ok(bytes)
+}
+
+/// All of stdin, unless nothing comes at all.
+fn read_if_any() -> Result<Option<Vec<u8>>> {
+    let (first, came) = mpsc::channel();
+    let reader = std::thread::spawn(move || -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; 64 * 1024];
+        let mut stdin = io::stdin().lock();
+        let begun = loop {
+            match stdin.read(&mut bytes) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => break other,
+            }
+        };
+        // Nobody listens any more if it took too long.
+        let _ = first.send(());
+        bytes.truncate(begun?);
+        if !bytes.is_empty() {
+            stdin.read_to_end(&mut bytes)?;
+        }
+        Ok(bytes)
+    });
+    if came.recv_timeout(PATIENCE).is_err() && !reader.is_finished() {
+        tracing::warn!("nothing came on stdin within {} s: going on without it", PATIENCE.as_secs());
+        return Ok(None);
+    }
+    match reader.join() {
+        Ok(read) => read.context("cannot read stdin").map(Some),
+        Err(_) => Ok(None),
+    }
+}

@@ -1,0 +1,191 @@
+//! One prompt from the arguments to the exit code. Owns the order of things: options, agent, prompt, run, signals; prints
+//! nothing itself.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use futures_core::Stream as _;
+use open_agent::{Agent, AgentError, AgentOptions, PermissionMode, QueryResult, RunStream};
+
+use crate::args::{RunArgs, ToolList};
+use crate::exit::{Exit, wrong};
+use crate::output::{self, Needs, Output};
+use crate::signals::Signals;
+use crate::{exit, log, prompt};
+
+/// How often a terminal shows that time passes.
+const TICK: Duration = Duration::from_millis(500);
+
+/// Answers a prompt.
+pub(crate) fn run(args: RunArgs) -> Result<Exit> {
+    if args.verbose {
+        log::start();
+    }
+    let agent = Agent::builder().options(options(&args)?).build()?;
+    let prompt = prompt::read(&args)?;
+    tracing::debug!(
+        model = %agent.model(),
+        key_source = agent.key_source(),
+        session = %agent.session_id(),
+        prompt_bytes = prompt.len(),
+        "a run begins"
+    );
+    // One thread is enough for one agent: what blocks has threads of its own.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
+    let exit = runtime.block_on(drive(&agent, prompt, output::for_args(&args, &agent)));
+    // Whatever still blocks (a file on a dead mount) must not hold the process.
+    runtime.shutdown_background();
+    exit
+}
+
+fn options(args: &RunArgs) -> Result<AgentOptions> {
+    let mut options = AgentOptions::default();
+    options.model.clone_from(&args.model);
+    options.provider.clone_from(&args.provider);
+    options.base_url.clone_from(&args.base_url);
+    options.max_turns = args.max_turns;
+    options.max_budget_usd = args.max_budget_usd;
+    options.system_prompt = match &args.system_prompt_file {
+        None => args.system_prompt.clone(),
+        Some(path) => match std::fs::read_to_string(path) {
+            Ok(text) => Some(text),
+            Err(error) => {
+                return wrong(format!("--system-prompt-file {} cannot be read: {error}", path.display()));
+            }
+        },
+    };
+    options.append_system_prompt.clone_from(&args.append_system_prompt);
+    let names = |lists: &[ToolList]| -> Vec<String> { lists.iter().flat_map(|l| l.0.clone()).collect() };
+    if !args.tools.is_empty() {
+        let names = names(&args.tools);
+        options.tools = (names != ["default"]).then_some(names);
+    }
+    options.allowed_tools = names(&args.allowed_tools);
+    options.disallowed_tools = names(&args.disallowed_tools);
+    options.permission_mode = if args.dangerously_skip_permissions {
+        PermissionMode::BypassPermissions
+    } else {
+        args.permission_mode.unwrap_or_default()
+    };
+    options.thinking = args.thinking;
+    options.effort = args.effort;
+    options.cwd.clone_from(&args.cwd);
+    Ok(options)
+}
+
+async fn drive(agent: &Agent, prompt: String, mut output: Box<dyn Output>) -> Result<Exit> {
+    let mut signals = Signals::new().context("cannot listen for signals")?;
+    let run = match output.needs() {
+        Needs::Pieces => agent.stream(prompt),
+        Needs::Messages | Needs::Nothing => agent.stream_messages(prompt),
+    };
+    follow(run, &mut signals, &mut *output).await
+}
+
+async fn follow(mut run: RunStream, signals: &mut Signals, output: &mut dyn Output) -> Result<Exit> {
+    let interrupter = run.interrupter();
+    let mut broken: Option<io::Error> = None;
+    if output.needs() != Needs::Nothing {
+        let mut tick = tokio::time::interval(TICK);
+        loop {
+            tokio::select! {
+                biased;
+                () = signals.next() => interrupter.interrupt(),
+                more = next(&mut run, output) => {
+                    if let Err(error) = output.flush() {
+                        // Nobody reads. The run ends in good order, so that its session can be gone on with.
+                        interrupter.interrupt();
+                        broken = Some(error);
+                        break;
+                    }
+                    if !more {
+                        break;
+                    }
+                }
+                _ = tick.tick(), if output.wants_ticks() => output.tick(),
+            }
+        }
+    }
+    let result = {
+        let mut result = std::pin::pin!(run.result());
+        loop {
+            tokio::select! {
+                biased;
+                () = signals.next() => interrupter.interrupt(),
+                result = &mut result => break result,
+            }
+        }
+    };
+    if let Some(error) = broken {
+        return Err(error.into());
+    }
+    finish(result, output)
+}
+
+/// Hands over an event and all that came with it. `false` if there will be none any more.
+async fn next(run: &mut RunStream, output: &mut dyn Output) -> bool {
+    let mut any = false;
+    poll_fn(|cx| {
+        loop {
+            match Pin::new(&mut *run).poll_next(cx) {
+                Poll::Ready(Some(event)) => {
+                    any = true;
+                    output.event(&event);
+                }
+                Poll::Ready(None) => return Poll::Ready(false),
+                Poll::Pending if any => return Poll::Ready(true),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    })
+    .await
+}
+
+fn finish(result: Result<QueryResult, AgentError>, output: &mut dyn Output) -> Result<Exit> {
+    match result {
+        Ok(result) => {
+            tracing::debug!(
+                status = result.status.as_str(),
+                turns = result.turns,
+                model_calls = result.model_calls,
+                api_ms = result.duration_api_ms,
+                "the run ended"
+            );
+            output.end(&result);
+            output.flush()?;
+            if !result.is_success() {
+                exit::say(&reason(&result));
+            }
+            Ok(Exit::of(result.status))
+        }
+        Err(error @ AgentError::Config(_)) => Err(error.into()),
+        Err(error) => {
+            let error = anyhow::Error::from(error);
+            output.lost(&exit::chain(&error));
+            output.flush()?;
+            Err(error)
+        }
+    }
+}
+
+/// Why a run did not do what it was asked, and what to do about it.
+fn reason(result: &QueryResult) -> String {
+    use open_agent::RunStatus;
+    let said = result.errors.join("; ");
+    let hint = match result.status {
+        RunStatus::ErrorMaxTurns => "raise --max-turns to go further",
+        RunStatus::ErrorMaxBudgetUsd => "raise --max-budget-usd to go further",
+        RunStatus::Cancelled => return "interrupted".to_owned(),
+        RunStatus::Waiting => return "the run waits for an answer, which cannot be given here".to_owned(),
+        _ => "",
+    };
+    match (said.is_empty(), hint.is_empty()) {
+        (true, _) => result.status.as_str().replace('_', " "),
+        (false, true) => said,
+        (false, false) => format!("{said}: {hint}"),
+    }
+}

@@ -1,0 +1,100 @@
+//! Content blocks in the shape of the Messages API.
+
+use open_agent_model::{Block, RawJson, ResultBlock, Source, ToolUseId};
+use serde::Serialize;
+
+/// A block, or one that we do not know, as it came.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum AnyBlock<'a> {
+    Known(ApiBlock<'a>),
+    Raw(&'a RawJson),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum ApiBlock<'a> {
+    Text {
+        text: &'a str,
+    },
+    Image {
+        source: &'a Source,
+    },
+    Document {
+        source: &'a Source,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        title: Option<&'a str>,
+    },
+    /// What MCP calls so; the API has no such block.
+    Resource {
+        resource: Resource<'a>,
+    },
+    Thinking {
+        thinking: &'a str,
+        signature: &'a str,
+    },
+    RedactedThinking {
+        data: &'a str,
+    },
+    ToolUse {
+        id: &'a str,
+        name: &'a str,
+        input: &'a RawJson,
+    },
+    ToolResult {
+        tool_use_id: &'a str,
+        content: Content<'a>,
+        is_error: bool,
+    },
+}
+
+#[derive(Serialize)]
+pub(super) struct Resource<'a> {
+    uri: &'a str,
+    text: &'a str,
+}
+
+/// A tool's answer: a plain text as a plain string.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum Content<'a> {
+    Text(&'a str),
+    Blocks(Vec<ApiBlock<'a>>),
+}
+
+pub(super) fn api_blocks(blocks: &[Block]) -> impl Iterator<Item = AnyBlock<'_>> {
+    blocks.iter().filter_map(|block| {
+        Some(AnyBlock::Known(match block {
+            Block::Text(text) => ApiBlock::Text { text },
+            Block::Image(source) => ApiBlock::Image { source },
+            Block::Document { source, title } => ApiBlock::Document { source, title: title.as_deref() },
+            Block::Thinking(t) => ApiBlock::Thinking {
+                thinking: &t.text,
+                signature: t.signature.as_deref().unwrap_or_default(),
+            },
+            Block::RedactedThinking { data } => ApiBlock::RedactedThinking { data },
+            Block::ToolUse(u) => ApiBlock::ToolUse { id: u.id.as_str(), name: &u.name, input: &u.input },
+            Block::ToolResult(r) => api_result(&r.tool_use_id, &r.content, r.is_error),
+            Block::Opaque { raw } => return Some(AnyBlock::Raw(raw)),
+            _ => return None,
+        }))
+    })
+}
+
+pub(super) fn api_result<'a>(id: &'a ToolUseId, content: &'a [ResultBlock], is_error: bool) -> ApiBlock<'a> {
+    let content = match content {
+        [ResultBlock::Text { text }] => Content::Text(text),
+        parts => Content::Blocks(parts.iter().filter_map(api_part).collect()),
+    };
+    ApiBlock::ToolResult { tool_use_id: id.as_str(), content, is_error }
+}
+
+fn api_part(part: &ResultBlock) -> Option<ApiBlock<'_>> {
+    Some(match part {
+        ResultBlock::Text { text } => ApiBlock::Text { text },
+        ResultBlock::Image { source } => ApiBlock::Image { source },
+        ResultBlock::Document { source, title } => ApiBlock::Document { source, title: title.as_deref() },
+        ResultBlock::Resource { uri, text } => ApiBlock::Resource { resource: Resource { uri, text } },
+        _ => return None,
+    })
+}
