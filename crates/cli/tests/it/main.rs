@@ -1,5 +1,13 @@
-//! The program itself, run as a user runs it.
+//! The program as a user runs it, most of it against a model server on loopback.
 
 #![cfg(test)]
 
 mod demo;
+mod failures;
+mod flags;
+mod formats;
+mod peer_llama;
+mod rig;
+mod signals;
+mod terminal;
+mod wrong_input;

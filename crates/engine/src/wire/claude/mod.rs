@@ -239,8 +239,8 @@ impl ClaudeFrames {
             let extra = frame::Extra { aborted: true, ..frame::Extra::default() };
             self.assistant(event, (partial, &id, &failed.usage), extra, out);
         }
+        self.run.doing = if failed.error.is_some() { Doing::Failing } else { Doing::Asking };
         let Some(error) = &failed.error else { return };
-        self.run.doing = Doing::Failing;
         let text = format!("API Error: {}", error.message);
         let frame = frame::Spoken {
             kind: "assistant",
@@ -327,7 +327,6 @@ impl ClaudeFrames {
         if let Entry::Occupied(seen) = self.calls.entry(finished.call) {
             seen.remove();
         }
-        self.run.doing = Doing::Asking;
         let content = [api_result(&finished.tool_use_id, &finished.content, finished.is_error)];
         let frame = frame::Told {
             kind: "user",

@@ -1,0 +1,148 @@
+//! H-OUT-02: whatever goes wrong in a run, exit code, stderr, `is_error` and `subtype` say the same.
+
+use open_agent_testkit::server::{Pace, Reply, Script};
+use serde_json::json;
+
+use crate::rig::Rig;
+
+struct Failure {
+    name: &'static str,
+    replies: fn() -> Vec<Reply>,
+    args: &'static [&'static str],
+    subtype: &'static str,
+    /// What stderr has to say.
+    says: &'static str,
+}
+
+fn call() -> Reply {
+    Reply::tool("Glob", json!({ "pattern": "*" }))
+}
+
+const FAILURES: &[Failure] = &[
+    Failure {
+        name: "wrong key",
+        replies: || vec![Reply::error(401, "authentication_error", "invalid x-api-key")],
+        args: &[],
+        subtype: "error_during_execution",
+        says: "invalid x-api-key",
+    },
+    Failure {
+        name: "no such model",
+        replies: || vec![Reply::error(404, "not_found_error", "model: claude-none")],
+        args: &["--model", "claude-none"],
+        subtype: "error_during_execution",
+        says: "model: claude-none",
+    },
+    Failure {
+        name: "refused request",
+        replies: || vec![Reply::error(400, "invalid_request_error", "messages: too odd")],
+        args: &[],
+        subtype: "error_during_execution",
+        says: "too odd",
+    },
+    Failure {
+        name: "HTML instead of JSON",
+        replies: || vec![Reply::raw(200, "text/html", "<html><title>Proxy login</title></html>")],
+        args: &[],
+        subtype: "error_during_execution",
+        says: "web page",
+    },
+    Failure {
+        name: "the turns are used up",
+        replies: || vec![call(), call(), call()],
+        args: &["--max-turns", "2"],
+        subtype: "error_max_turns",
+        says: "the limit of 2 turns is reached: raise --max-turns",
+    },
+    Failure {
+        name: "the budget is used up",
+        replies: || vec![call().usage(100, 0, 2_000)],
+        args: &["--max-budget-usd", "0.02"],
+        subtype: "error_max_budget_usd",
+        says: "raise --max-budget-usd",
+    },
+    Failure {
+        name: "the model declines",
+        replies: || vec![Reply::text("No.").stop("refusal")],
+        args: &[],
+        subtype: "refusal",
+        says: "declined",
+    },
+    Failure {
+        name: "the window is full",
+        replies: || vec![Reply::text("and so").stop("model_context_window_exceeded")],
+        args: &[],
+        subtype: "error_during_execution",
+        says: "context window",
+    },
+    Failure {
+        name: "cut in the middle of a call",
+        replies: || vec![call().pace(Pace::Cut(400)); 8],
+        args: &[],
+        subtype: "error_during_execution",
+        says: "",
+    },
+];
+
+#[test]
+fn every_failure_is_told_alike_in_every_format() {
+    for failure in FAILURES {
+        for format in ["text", "json", "stream-json"] {
+            let what = format!("{} as {format}", failure.name);
+            let rig = Rig::new(Script::new((failure.replies)()));
+            let out = rig.run(["-p", "Go", "--output-format", format].iter().chain(failure.args));
+            assert_eq!(out.code(), 1, "{what}: {}", out.stderr);
+            let lines: Vec<&str> = out.stderr.lines().collect();
+            assert_eq!(lines.len(), 1, "{what}: {}", out.stderr);
+            assert!(
+                lines[0].starts_with("error: ") && lines[0].contains(failure.says),
+                "{what}: {}",
+                lines[0]
+            );
+            if format == "text" {
+                assert_eq!(out.stdout, "", "{what}: half an answer is none");
+                continue;
+            }
+            let result = out.result();
+            assert_eq!(result["is_error"], true, "{what}");
+            assert_eq!(result["subtype"], failure.subtype, "{what}");
+            let errors = result["errors"].as_array().unwrap();
+            assert!(errors.iter().any(|e| lines[0].contains(e.as_str().unwrap())), "{what}: {errors:?}");
+        }
+    }
+}
+
+#[test]
+fn what_exists_is_in_the_result() {
+    let rig = Rig::answering([Reply::text("So far so good.").and_tool("Glob", json!({ "pattern": "*" }))]);
+    let out = rig.run(["-p", "Go", "--max-turns", "1", "--output-format", "json"]);
+    let result = out.result();
+    assert_eq!(result["result"], "So far so good.");
+    assert_eq!((&result["num_turns"], &result["terminal_reason"]), (&json!(1), &json!("max_turns")));
+    assert!(result["total_cost_usd"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn a_refused_call_is_told_with_the_flag_that_would_allow_it() {
+    let rig = Rig::answering([
+        Reply::tool("Bash", json!({ "command": "touch made.txt", "description": "Makes a file" })),
+        Reply::text("I was not allowed to."),
+    ]);
+    let out = rig.run(["-p", "Make it", "--output-format", "stream-json"]);
+    assert_eq!(out.code(), 0);
+    assert!(!rig.project.path().join("made.txt").exists());
+    let frames = out.frames();
+    let denied = frames.iter().find(|f| f["subtype"] == "permission_denied").unwrap();
+    assert!(denied["message"].as_str().unwrap().contains("--allowed-tools Bash"), "{denied}");
+    assert_eq!(out.result()["permission_denials"][0]["tool_name"], "Bash");
+}
+
+#[test]
+fn a_session_that_cannot_be_written_is_a_failed_run_with_a_result() {
+    let rig = Rig::answering([]);
+    std::fs::write(rig.home.path().join(".open-agent-sdk"), "a file where a folder has to be").unwrap();
+    let out = rig.run(["-p", "Go", "--output-format", "json"]);
+    assert_eq!(out.code(), 1);
+    assert!(out.stderr.starts_with("error: the session cannot go on: "), "{}", out.stderr);
+    assert_eq!(out.result()["subtype"], "error_during_execution");
+}

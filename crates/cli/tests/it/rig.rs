@@ -1,0 +1,178 @@
+//! A folder to work in, a home to keep sessions in, a model server, and the program between them. Whatever a test does, the
+//! key is nowhere to be seen afterwards.
+
+use std::ffi::OsStr;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use open_agent_testkit::server::{ModelServer, Recorded, Reply, Script};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// H-LOG-01: must never be printed or stored.
+pub(crate) const CANARY: &str = "sk-canary-5f1e9a";
+
+/// Nothing here takes long; a machine under load may.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Rig {
+    pub server: ModelServer,
+    pub home: TempDir,
+    pub project: TempDir,
+}
+
+pub(crate) struct Outcome {
+    pub status: ExitStatus,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Rig {
+    pub(crate) fn new(script: Script) -> Self {
+        let folder = || tempfile::tempdir().unwrap();
+        Self { server: ModelServer::start(script).unwrap(), home: folder(), project: folder() }
+    }
+
+    pub(crate) fn answering(replies: impl IntoIterator<Item = Reply>) -> Self {
+        Self::new(Script::new(replies))
+    }
+
+    /// The program in the project's folder, with an environment of its own: the server and a key.
+    pub(crate) fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
+        let mut command = self.bare(args);
+        command.env("ANTHROPIC_API_KEY", CANARY).env("OPENAI_API_KEY", CANARY);
+        command
+            .env("ANTHROPIC_BASE_URL", self.server.url())
+            .env("OPENAI_BASE_URL", self.server.url() + "/v1");
+        command
+    }
+
+    /// The program without server and key.
+    pub(crate) fn bare<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_open-agent"));
+        command.args(args).current_dir(self.project.path()).env_clear();
+        command.env("HOME", self.home.path()).env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    pub(crate) fn run<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Outcome {
+        self.finish(self.command(args).spawn().unwrap())
+    }
+
+    pub(crate) fn run_with_stdin(&self, args: &[&str], stdin: &[u8]) -> Outcome {
+        let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
+        let mut pipe = child.stdin.take().unwrap();
+        let stdin = stdin.to_vec();
+        let writer = std::thread::spawn(move || {
+            // A program that does not want it is free to leave.
+            let _ = pipe.write_all(&stdin);
+        });
+        let outcome = self.finish(child);
+        writer.join().unwrap();
+        outcome
+    }
+
+    /// Waits for the end and reads what was printed.
+    pub(crate) fn finish(&self, mut child: Child) -> Outcome {
+        let stdout = reader(child.stdout.take());
+        let stderr = reader(child.stderr.take());
+        let status = wait(&mut child, PATIENCE);
+        let text =
+            |handle: std::thread::JoinHandle<Vec<u8>>| String::from_utf8(handle.join().unwrap()).unwrap();
+        let outcome = Outcome { status, stdout: text(stdout), stderr: text(stderr) };
+        assert!(!outcome.stdout.contains(CANARY), "the key is in {}", outcome.stdout);
+        assert!(!outcome.stderr.contains(CANARY), "the key is in {}", outcome.stderr);
+        self.assert_no_key_in(self.home.path());
+        assert_eq!(self.server.violations(), Vec::<String>::new());
+        outcome
+    }
+
+    fn assert_no_key_in(&self, folder: &Path) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                self.assert_no_key_in(&path);
+            } else {
+                let bytes = std::fs::read(&path).unwrap();
+                assert!(
+                    !String::from_utf8_lossy(&bytes).contains(CANARY),
+                    "the key is in {}",
+                    path.display()
+                );
+            }
+        }
+    }
+
+    pub(crate) fn requests(&self) -> Vec<Recorded> {
+        self.server.requests()
+    }
+
+    /// A file in the project.
+    pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.project.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.canonicalize().unwrap()
+    }
+
+    /// Waits until the server was asked `count` times.
+    pub(crate) fn wait_for_requests(&self, count: usize) {
+        let begin = Instant::now();
+        while self.requests().len() < count {
+            assert!(begin.elapsed() < PATIENCE, "no request came");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Outcome {
+    pub(crate) fn code(&self) -> i32 {
+        self.status.code().unwrap_or(-1)
+    }
+
+    pub(crate) fn frames(&self) -> Vec<Value> {
+        self.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    pub(crate) fn result(&self) -> Value {
+        let frames = self.frames();
+        let results: Vec<&Value> = frames.iter().filter(|f| f["type"] == "result").collect();
+        assert_eq!(results.len(), 1, "{}", self.stdout);
+        frames.last().unwrap().clone()
+    }
+}
+
+fn reader(pipe: Option<impl std::io::Read + Send + 'static>) -> std::thread::JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            let _ = pipe.read_to_end(&mut bytes);
+        }
+        bytes
+    })
+}
+
+pub(crate) fn wait(child: &mut Child, patience: Duration) -> ExitStatus {
+    let begin = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if begin.elapsed() > patience {
+            let _ = child.kill();
+            panic!("the program did not end within {patience:?}");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The next line of a program that goes on.
+pub(crate) fn read_line(pipe: &mut impl std::io::Read) -> String {
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    while pipe.by_ref().read(&mut byte).unwrap() == 1 && byte[0] != b'\n' {
+        line.push(byte[0]);
+    }
+    String::from_utf8(line).unwrap()
+}

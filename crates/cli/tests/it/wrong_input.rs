@@ -1,0 +1,137 @@
+//! What is wrong before a run begins: exit code 2 and one clear line that says what to do; nothing is sent. And what only
+//! the other end can say: exit code 1.
+
+use open_agent_testkit::server::{Reply, Script};
+
+use crate::rig::Rig;
+
+fn rig() -> Rig {
+    Rig::new(Script::always(Reply::text("ok")))
+}
+
+#[test]
+fn wrong_usage_is_exit_2_with_a_way_out() {
+    let table: &[(&[&str], &str)] = &[
+        (&["-p", "Go", "--model", ""], "error: the model name is empty: give one with `--model NAME`"),
+        (
+            &["-p", "Go", "--model", "qwen3-max", "--provider", "openai", "--max-budget-usd", "1"],
+            "error: max_budget_usd needs the price of qwen3-max, which is not known",
+        ),
+        (
+            &["-p", "Go", "--max-budget-usd", "0"],
+            "error: invalid value '0' for '--max-budget-usd <USD>': give an amount in dollars above 0",
+        ),
+        (
+            &["-p", "Go", "--max-turns", "-3"],
+            "error: invalid value '-3' for '--max-turns <N>': give a whole number above 0",
+        ),
+        (&["-p", "Go", "--cwd", "nowhere"], "error: the working folder nowhere cannot be used: No such file"),
+        (
+            &["-p", "Go", "--system-prompt-file", "none.txt"],
+            "error: --system-prompt-file none.txt cannot be read: No such file",
+        ),
+        (&["-p", "Go", "--provider", "acme"], "error: there is no provider \"acme\": there are anthropic, "),
+        (
+            &["-p", "Go", "--model", "acme-1"],
+            "error: no provider is known for the model \"acme-1\": name one with",
+        ),
+        (&["-p", "Go", "--base-url", "nonsense"], "error: "),
+        (&["-p", "Go", "--tools", "Reed"], "error: there is no tool \"Reed\": there are "),
+        (
+            &["-p", "Go", "--allowedTools", "Bash(git *)"],
+            "error: invalid value 'Bash(git *)' for '--allowed-tools <TOOLS>': rules with a specification",
+        ),
+        (
+            &["-p", "Go", "--permission-mode", "plan"],
+            "error: invalid value 'plan' for '--permission-mode <MODE>': permission mode \"plan\" is not available yet",
+        ),
+        (&["-p", "Go", "--thinking", "0"], "error: invalid value '0' for '--thinking <MODE>'"),
+        (&["-p", "Go", "--effort", "some"], "error: invalid value 'some' for '--effort <LEVEL>'"),
+        (
+            &["-p", "Go", "--include-partial-messages"],
+            "error: --include-partial-messages needs --output-format",
+        ),
+        (&["-p", "Go", "on"], "error: there is one prompt too many, \"on\": quote the prompt"),
+        (&["-p", "Go", "--resume", "x"], "error: --resume is not available: sessions are kept, but"),
+        (&["-p", "Go", "--modle", "x"], "error: unexpected argument '--modle' found"),
+        (&["-p"], "error: there is no prompt: give one as an argument"),
+        (&["-p", "  \n"], "error: there is no prompt: give one as an argument"),
+    ];
+    for (args, says) in table {
+        let rig = rig();
+        let out = rig.run(*args);
+        assert!(out.stderr.starts_with(says), "{args:?}: {}", out.stderr);
+        assert_eq!((out.code(), out.stdout.as_str()), (2, ""), "{args:?}");
+        assert!(!out.stderr.contains("backtrace") && !out.stderr.contains("panicked"), "{args:?}");
+        assert_eq!(rig.requests().len(), 0, "{args:?}");
+    }
+}
+
+#[test]
+fn no_key_for_the_vendors_own_host() {
+    let rig = rig();
+    for (args, variable) in [
+        (&["-p", "Go"] as &[&str], "ANTHROPIC_API_KEY"),
+        (&["-p", "Go", "--model", "gpt-5"], "OPENAI_API_KEY"),
+    ] {
+        let out = rig.finish(rig.bare(args).spawn().unwrap());
+        assert_eq!(out.code(), 2);
+        assert!(out.stderr.starts_with("error: no API key for api."), "{}", out.stderr);
+        assert!(out.stderr.contains(variable) && out.stderr.contains("--base-url"), "{}", out.stderr);
+    }
+    // Elsewhere none is asked for.
+    let out = rig.finish(rig.bare(["-p", "Go", "--base-url", &rig.server.url()]).spawn().unwrap());
+    assert_eq!((out.code(), out.stdout.as_str()), (0, "ok\n"), "{}", out.stderr);
+}
+
+#[test]
+fn only_an_openai_key_and_no_model() {
+    let rig = rig();
+    let out = rig.finish(rig.bare(["-p", "Go"]).env("OPENAI_API_KEY", crate::rig::CANARY).spawn().unwrap());
+    assert_eq!(out.code(), 2);
+    assert!(out.stderr.contains("--model NAME"), "{}", out.stderr);
+}
+
+#[test]
+fn nobody_listens_there() {
+    let rig = rig();
+    // A port that was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let out = rig.run(["-p", "Go", "--base-url", &format!("http://127.0.0.1:{port}")]);
+    assert_eq!(out.code(), 1);
+    let start = format!("error: cannot reach anthropic at http://127.0.0.1:{port}/v1/messages: ");
+    assert!(out.stderr.starts_with(&start), "{}", out.stderr);
+    assert!(out.stderr.contains("is --base-url right?"), "{}", out.stderr);
+}
+
+#[test]
+fn stdin_that_is_no_text() {
+    let rig = rig();
+    for args in [&["-p"] as &[&str], &["-p", "Look:"]] {
+        let out = rig.run_with_stdin(args, b"caf\xe9 au lait");
+        assert_eq!(out.code(), 2, "{args:?}");
+        assert!(out.stderr.starts_with("error: stdin is not UTF-8 text (byte 3): "), "{}", out.stderr);
+    }
+    assert_eq!(rig.requests().len(), 0);
+}
+
+#[test]
+fn an_argument_that_is_no_text() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let rig = rig();
+    let out = rig.run([std::ffi::OsStr::new("-p"), std::ffi::OsStr::from_bytes(b"caf\xe9")]);
+    assert_eq!(out.code(), 2);
+    assert!(out.stderr.starts_with("error: invalid UTF-8"), "{}", out.stderr);
+}
+
+#[test]
+fn help_names_every_option_and_the_exit_codes() {
+    let rig = rig();
+    let out = rig.run(["--help"]);
+    assert_eq!((out.code(), out.stderr.as_str()), (0, ""));
+    for argument in open_agent_cli::command().get_arguments().filter_map(|a| a.get_long()) {
+        assert!(out.stdout.contains(&format!("--{argument}")), "{argument}");
+    }
+    assert!(out.stdout.contains("130 interrupted"));
+    assert!(!out.stdout.contains("allowedTools"), "an alias is for scripts, not for readers");
+}
