@@ -251,7 +251,7 @@ fn budget(text: &str) -> Result<Cost, String> {
     }
 }
 
-fn tool_list(text: &str) -> Result<ToolList, String> {
+pub(crate) fn tool_list(text: &str) -> Result<ToolList, String> {
     if let Some((before, _)) = text.split_once('(') {
         let tool = before.rsplit([',', ' ']).next().unwrap_or_default();
         return Err(format!(

@@ -34,9 +34,14 @@ pub(crate) fn run(args: RunArgs) -> Result<Exit> {
         prompt_bytes = prompt.len(),
         "a run begins"
     );
+    with_output(&agent, prompt, &mut *output::for_args(&args, &agent))
+}
+
+/// Answers a prompt, telling `output` about it.
+pub(crate) fn with_output(agent: &Agent, prompt: String, output: &mut dyn Output) -> Result<Exit> {
     // One thread is enough for one agent: what blocks has threads of its own.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
-    let exit = runtime.block_on(drive(&agent, prompt, output::for_args(&args, &agent)));
+    let exit = runtime.block_on(drive(agent, prompt, output));
     // Whatever still blocks (a file on a dead mount) must not hold the process.
     runtime.shutdown_background();
     exit
@@ -78,13 +83,13 @@ fn options(args: &RunArgs) -> Result<AgentOptions> {
     Ok(options)
 }
 
-async fn drive(agent: &Agent, prompt: String, mut output: Box<dyn Output>) -> Result<Exit> {
+async fn drive(agent: &Agent, prompt: String, output: &mut dyn Output) -> Result<Exit> {
     let mut signals = Signals::new().context("cannot listen for signals")?;
     let run = match output.needs() {
         Needs::Pieces => agent.stream(prompt),
         Needs::Messages | Needs::Nothing => agent.stream_messages(prompt),
     };
-    follow(run, &mut signals, &mut *output).await
+    follow(run, &mut signals, output).await
 }
 
 async fn follow(mut run: RunStream, signals: &mut Signals, output: &mut dyn Output) -> Result<Exit> {

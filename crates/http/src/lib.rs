@@ -9,5 +9,6 @@ mod tls;
 
 pub use client::{ClientOptions, client};
 pub use error::HttpError;
+pub use proxy::proxy_variable;
 pub use reqwest::Client;
 pub use sse::{SseDecoder, SseEvent};

@@ -22,6 +22,15 @@ const VARIABLES: &[(&str, &str, Make)] = &[
     ("all_proxy", "ALL_PROXY", |url| Proxy::all(url)),
 ];
 
+/// The variable that names the proxy for `https` or else `http` addresses, for people who wonder why a server cannot be
+/// reached. Exceptions are not looked at.
+#[must_use]
+pub fn proxy_variable(env: &Env, https: bool) -> Option<&'static str> {
+    let scheme = if https { "https_proxy" } else { "http_proxy" };
+    let names = VARIABLES.iter().filter(|(lower, ..)| *lower == scheme || *lower == "all_proxy");
+    names.flat_map(|(lower, upper, _)| [*lower, *upper]).find(|name| env.get(name).is_some())
+}
+
 pub(crate) fn from_env(env: &Env) -> Result<Proxies, HttpError> {
     let exceptions = env.get("no_proxy").or_else(|| env.get("NO_PROXY")).unwrap_or_default();
     let mut proxies = Proxies { list: Vec::new(), over_tls: false };

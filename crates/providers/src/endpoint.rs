@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use open_agent_http::{Client, ClientOptions, client};
+use open_agent_http::{Client, ClientOptions, client, proxy_variable};
 use open_agent_model::{ModelStream, ProviderError, ProviderErrorKind as Kind, Secret};
 use reqwest::Response;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -32,8 +32,9 @@ impl Endpoint {
     pub(crate) fn new(config: ProviderConfig) -> Result<Self, ProviderError> {
         let address = config.address()?;
         let headers = headers(&config)?;
-        let secrets =
-            config.key.iter().chain(config.headers.iter().map(|(_, value)| value)).cloned().collect();
+        // As they are sent: a line end that came along from a file is not what a server would repeat.
+        let secrets = config.key.iter().chain(config.headers.iter().map(|(_, value)| value));
+        let secrets = secrets.map(|s| Secret::new(s.expose().trim())).collect();
         Ok(Self { address, headers, config, secrets, client: OnceLock::new() })
     }
 
@@ -53,6 +54,7 @@ impl Endpoint {
             address: address.shown().into(),
             path: address.path().into(),
             has_key: self.config.key.is_some(),
+            proxy: proxy_variable(&self.config.env, address.url().scheme() == "https"),
             secrets: Arc::clone(&self.secrets),
         })
     }
@@ -131,7 +133,7 @@ fn headers(config: &ProviderConfig) -> Result<HeaderMap, ProviderError> {
         if anthropic && !config.bearer {
             map.insert("x-api-key", secret(key.expose(), what)?);
         } else {
-            map.insert(AUTHORIZATION, secret(&format!("Bearer {}", key.expose()), what)?);
+            map.insert(AUTHORIZATION, secret(&format!("Bearer {}", key.expose().trim()), what)?);
         }
     }
     for (name, content) in &config.headers {

@@ -250,6 +250,7 @@ mod tests {
             address: "http://h".into(),
             path: "/".into(),
             has_key: false,
+            proxy: None,
             secrets: Arc::new([]),
         });
         let mut events = EventStream::new(slow(pieces), openai::decoder(site.clone()), site, LIMIT);

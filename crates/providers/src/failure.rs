@@ -29,6 +29,8 @@ pub(crate) struct Site {
     pub(crate) address: Arc<str>,
     pub(crate) path: Arc<str>,
     pub(crate) has_key: bool,
+    /// The variable that names a proxy.
+    pub(crate) proxy: Option<&'static str>,
     pub(crate) secrets: Arc<[Secret]>,
 }
 
@@ -85,7 +87,7 @@ impl Site {
         error.request_id = ["request-id", "x-request-id", "x-amzn-requestid", "cf-ray"]
             .iter()
             .find_map(|name| Some(self.excerpt(headers.get(*name)?.to_str().ok()?)))
-            .or(told.request_id);
+            .or_else(|| told.request_id.as_deref().map(|id| self.excerpt(id)));
         error.retry_after = wait::from_headers(headers).or_else(|| wait::from_body(&body));
         error
     }
@@ -146,7 +148,7 @@ impl Site {
         let said = if said.is_empty() { self.excerpt(&told.kind) } else { said };
         let mut error = ProviderError::new(kind, format!("{} broke off its answer: {said}", self.name));
         error.status = status.map(|s| s.as_u16());
-        error.request_id = told.request_id;
+        error.request_id = told.request_id.as_deref().map(|id| self.excerpt(id));
         error.retry_after = wait::from_body(&text);
         error
     }
@@ -158,10 +160,15 @@ impl Site {
         let text = if error.is_builder() {
             return ProviderError::new(Kind::Configuration, format!("no request can be made: {cause}"));
         } else if error.is_connect() || error.is_timeout() {
-            let hint = if cause.contains("certificate") {
-                "does a proxy sign for it? Name its certificate in SSL_CERT_FILE or NODE_EXTRA_CA_CERTS"
-            } else {
-                "is it running, and is --base-url right?"
+            let hint = match self.proxy {
+                _ if cause.contains("certificate") => {
+                    "does a proxy sign for it? Name its certificate in SSL_CERT_FILE or NODE_EXTRA_CA_CERTS"
+                        .to_owned()
+                }
+                Some(variable) => {
+                    format!("is the proxy in {variable} running, and are both addresses right?")
+                }
+                None => "is it running, and is --base-url right?".to_owned(),
             };
             format!("cannot reach {} at {}: {cause}; {hint}", self.name, self.address)
         } else {
@@ -376,6 +383,7 @@ mod tests {
             address: "http://h/v1/messages".into(),
             path: "/v1/messages".into(),
             has_key: true,
+            proxy: None,
             secrets: Arc::new([Secret::new("sk-canary")]),
         }
     }

@@ -197,6 +197,13 @@ fn calls_in_all_the_forms_that_servers_send() {
 }
 
 #[test]
+fn a_refusal_in_words_is_one() {
+    let words = r#"{"choices":[{"delta":{"refusal":"I will not."}}]}"#;
+    let got = openai(&[words, r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#]);
+    assert!(got.starts_with("refusal") && got.contains("I will not."), "{got}");
+}
+
+#[test]
 fn thinking_under_any_of_its_names() {
     for delta in [
         r#"{"reasoning_content":"t"}"#,

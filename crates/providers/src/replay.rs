@@ -73,6 +73,7 @@ fn site(r: &Recording) -> Arc<Site> {
         address: "http://h/v1".into(),
         path: "/v1".into(),
         has_key: false,
+        proxy: None,
         secrets: Arc::new([]),
     })
 }

@@ -137,17 +137,21 @@ struct Found {
 }
 
 impl Found {
-    fn push(&mut self, modified: SystemTime, path: PathBuf) {
-        self.newest.push(Reverse((modified, Reverse(path))));
-        if self.newest.len() > MAX_FILES {
+    fn push(&mut self, modified: SystemTime, path: &Path) {
+        let is_full = self.newest.len() == MAX_FILES;
+        if let (true, Some(Reverse((oldest, Reverse(last))))) = (is_full, self.newest.peek()) {
+            if modified < *oldest || (modified == *oldest && path >= last) {
+                return;
+            }
             self.newest.pop();
         }
+        self.newest.push(Reverse((modified, Reverse(path.to_owned()))));
     }
 
     fn merge(&mut self, other: Self) {
         self.total += other.total;
         for Reverse((modified, Reverse(path))) in other.newest {
-            self.push(modified, path);
+            self.push(modified, &path);
         }
     }
 }
@@ -193,7 +197,7 @@ fn find_by(plan: &Plan, root: &Path, deadline: &Deadline, rules: Rules) -> (Foun
             if path.strip_prefix(root).is_ok_and(|rest| plan.matcher.is_match(rest)) {
                 share.mine.total += 1;
                 let modified = entry.metadata().ok().and_then(|m| m.modified().ok());
-                share.mine.push(modified.unwrap_or(SystemTime::UNIX_EPOCH), path.to_owned());
+                share.mine.push(modified.unwrap_or(SystemTime::UNIX_EPOCH), path);
             }
         }
     });

@@ -9,5 +9,6 @@ mod golden;
 mod grep;
 mod peer_rg;
 mod read;
+mod reality;
 mod world;
 mod write;

@@ -27,6 +27,8 @@ macro_rules! commands {
 }
 
 commands! {
+    /// Let a scripted model find and fix a bug in a throw-away folder, offline
+    demo::Demo,
     /// List the models that are known, with prices, windows and abilities
     models::Models,
 }

@@ -6,6 +6,8 @@ mod frames;
 mod screen;
 mod words;
 
+pub(crate) use words::call;
+
 use std::io::{self, IsTerminal as _};
 
 use open_agent::{Agent, Envelope, QueryResult};

@@ -9,7 +9,7 @@ const TELLING: [&str; 8] =
     ["file_path", "path", "notebook_path", "command", "pattern", "url", "query", "description"];
 
 /// A call's tool and its most telling argument.
-pub(super) fn call(tool: &str, input: &str) -> String {
+pub(crate) fn call(tool: &str, input: &str) -> String {
     let input: Value = serde_json::from_str(input).unwrap_or_default();
     let telling = TELLING.iter().find_map(|name| input.get(name).and_then(Value::as_str));
     let any = || input.as_object().and_then(|o| o.values().find_map(Value::as_str));

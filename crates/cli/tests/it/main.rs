@@ -1,10 +1,12 @@
-//! The program as it is, against a model server on loopback.
+//! The program as a user runs it, most of it against a model server on loopback.
 
 #![cfg(test)]
 
+mod demo;
 mod failures;
 mod flags;
 mod formats;
+mod peer_llama;
 mod rig;
 mod signals;
 mod terminal;

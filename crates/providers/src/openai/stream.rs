@@ -27,6 +27,8 @@ pub(crate) struct Decoder {
     text_open: bool,
     calls: BTreeSet<u32>,
     details: Details,
+    /// The model declined in words; the reason for its stop does not say so.
+    refused: bool,
 }
 
 #[derive(Default, Deserialize)]
@@ -125,6 +127,7 @@ impl Decoder {
             text_open: false,
             calls: BTreeSet::new(),
             details: Details::default(),
+            refused: false,
         }
     }
 
@@ -157,6 +160,7 @@ impl Decoder {
             self.thinking_open = true;
             self.details.push(raw.get());
         }
+        self.refused |= !delta.refusal.is_empty();
         for text in delta.content.texts().chain(delta.refusal.some()) {
             self.end_thinking(out);
             self.text_open = true;
@@ -207,6 +211,7 @@ impl Decoder {
     fn stop(&mut self, reason: Text<'_>, out: &mut Queue) {
         let reason = match reason.as_str() {
             "" => return,
+            "stop" if self.refused => StopReason::Refusal,
             "stop" | "eos" => StopReason::EndTurn,
             "tool_calls" | "function_call" => StopReason::ToolUse,
             "length" => StopReason::MaxTokens,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use open_agent_http::ClientOptions;
-use open_agent_model::Env;
+use open_agent_model::{Env, Secret};
 use open_agent_providers::provider;
 use open_agent_testkit::server::{ModelServer, Reply, Script};
 
@@ -29,6 +29,24 @@ async fn keys_go_where_the_api_wants_them_and_nowhere_else() {
         assert_eq!(request.header("x-api-key"), "");
     }
     assert!(requests.iter().all(|r| !r.text.contains(KEY) && !r.path.contains(KEY)));
+}
+
+#[tokio::test]
+async fn a_key_with_a_line_end_is_sent_without_it_and_not_repeated() {
+    let echo = Reply::error(401, "authentication_error", &format!("bad key {KEY}"));
+    for name in ["anthropic", "openai"] {
+        let server = start(echo.clone());
+        let config = config(name, &server).with_key(Secret::new(format!("{KEY}\n")));
+        let error = collect(&*provider(config).unwrap(), hello()).await.unwrap_err();
+        assert!(error.message.contains("bad key ***"), "{error}");
+        let request = &server.requests()[0];
+        let sent = [request.header("x-api-key"), request.header("authorization")].concat();
+        assert!(sent.ends_with(KEY), "{sent}");
+    }
+    let server = start(Reply::text("x"));
+    let config = config("openai", &server).with_key(Secret::new("sk-canary\nx"));
+    let error = provider(config).err().unwrap();
+    assert!(error.message.contains("API key") && !error.message.contains("canary"), "{error}");
 }
 
 #[tokio::test]

@@ -198,8 +198,11 @@ async fn h_log_01_a_proxys_password_is_used_and_never_shown() {
     let refused = ask(&url, trusted(&[("HTTPS_PROXY", format!("http://user:wrong-canary@{proxy}"))])).await;
     let error = refused.unwrap_err();
     assert_eq!(error.kind, Kind::Connection);
+    assert!(error.message.contains("HTTPS_PROXY"), "{error}");
     assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
     let gone = ask(&url, trusted(&[("HTTPS_PROXY", "http://user:sk-canary@127.0.0.1:1".into())])).await;
     let error = gone.unwrap_err();
+    assert!(error.message.contains("HTTPS_PROXY"), "{error}");
+
     assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
 }

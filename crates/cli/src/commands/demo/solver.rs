@@ -7,6 +7,9 @@ use serde::Serialize;
 
 use super::project::FUNCTIONS;
 
+/// What the model calls itself.
+pub(super) const MODEL: &str = "scripted-demo";
+
 /// The model.
 pub(super) fn model() -> Scripted {
     Scripted::responding(answer)
