@@ -16,6 +16,8 @@ struct Seen {
     requests: usize,
     /// The tool that needs a permission ran.
     made: bool,
+    /// The demo's folder is there.
+    kept: bool,
 }
 
 struct Row {
@@ -91,8 +93,30 @@ const ROWS: &[Row] = &[
     row("thinking", &["--thinking", "disabled"], |s| s.body["thinking"]["type"] == "disabled"),
     row("effort", &["--effort", "low"], |s| s.body.to_string().contains("\"effort\":\"low\"")),
     row("cwd", &["--cwd", "{dir}/below"], |s| system(s).contains("/below")),
-    row("verbose", &["--verbose"], |s| s.out.stderr.contains("DEBUG open_agent")),
+    Row {
+        flag: "verbose",
+        always: &["Go", "--allowed-tools", "Bash"],
+        set: &["--verbose"],
+        differs: |s| {
+            let told =
+                ["run begins", "a request", "an answer", "call is ruled", "call is finished", "run ended"];
+            told.iter().all(|what| s.out.stderr.contains(what))
+        },
+    },
     row("version", &["--version"], |s| s.out.stdout.ends_with(" (Open Agent)\n")),
+    Row {
+        flag: "demo.seed",
+        always: &["demo"],
+        set: &["--seed", "4"],
+        differs: |s| s.out.stdout.contains("FAIL repeat"),
+    },
+    Row { flag: "demo.keep", always: &["demo"], set: &["--keep", "{dir}/kept"], differs: |s| s.kept },
+    Row {
+        flag: "demo.disallowed_tools",
+        always: &["demo"],
+        set: &["--disallowed-tools", "Bash"],
+        differs: |s| s.out.code() == 1,
+    },
     Row {
         flag: "models.filter",
         always: &["models"],
@@ -137,6 +161,7 @@ fn see(always: &[&str], set: &[&str]) -> Seen {
         path: first.map(|r| r.path.clone()).unwrap_or_default(),
         requests: requests.len(),
         made: rig.project.path().join("made.txt").exists(),
+        kept: rig.project.path().join("kept").exists(),
     }
 }
 
