@@ -199,15 +199,15 @@ impl Site {
     /// The answer is nothing that we can read.
     pub(crate) fn senseless(&self, what: &str, data: &[u8]) -> ProviderError {
         let text = String::from_utf8_lossy(data.get(..EXCERPT * 4).unwrap_or(data));
-        let said = if looks_like_html(&text) {
-            format!(
+        if looks_like_html(&text) {
+            let said = format!(
                 "{} answered with a web page, not JSON; is --base-url right? ({})",
                 self.name, self.address
-            )
-        } else {
-            format!("{} sent {what}: {}", self.name, self.excerpt(&text))
-        };
-        ProviderError::new(Kind::Protocol, said)
+            );
+            // The wrong server, or one that wants a login first: asking again brings the same page.
+            return ProviderError::new(Kind::Configuration, said);
+        }
+        ProviderError::new(Kind::Protocol, format!("{} sent {what}: {}", self.name, self.excerpt(&text)))
     }
 
     fn caused<E: Error + Send + Sync + 'static>(&self, kind: Kind, text: String, error: E) -> ProviderError {
