@@ -204,7 +204,7 @@ impl Site {
                 "{} answered with a web page, not JSON; is --base-url right? ({})",
                 self.name, self.address
             );
-            // The same page would come the next time.
+            // The wrong server, or one that wants a login first: asking again brings the same page.
             return ProviderError::new(Kind::Configuration, said);
         }
         ProviderError::new(Kind::Protocol, format!("{} sent {what}: {}", self.name, self.excerpt(&text)))
