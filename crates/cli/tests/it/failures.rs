@@ -3,7 +3,7 @@
 use open_agent_testkit::server::{Pace, Reply, Script};
 use serde_json::json;
 
-use crate::rig::Rig;
+use crate::rig::{CANARY, Rig};
 
 struct Failure {
     name: &'static str,
@@ -167,5 +167,23 @@ fn what_outlasts_its_retries_is_a_failure_and_each_retry_is_told() {
             (&json!("error_during_execution"), &json!(true))
         );
         assert_eq!(result["num_turns"], 0, "a call that was cut is no turn");
+    }
+}
+
+#[test]
+fn h_log_01_a_key_is_nowhere_however_it_came_in() {
+    // A server that repeats the key in its error, which is told at the highest level of detail.
+    let rig = Rig::new(Script::from_fn(|_, request| {
+        let key = request.header("x-api-key").to_owned() + request.header("authorization");
+        Reply::error(401, "authentication_error", &format!("the key {key} is wrong"))
+    }));
+    let address = rig.server.url().replace("http://", &format!("http://someone:{CANARY}@"));
+    let address = format!("{address}/?token={CANARY}");
+    for base_url in [rig.server.url(), address] {
+        let args = ["-p", "Go", "--verbose", "--output-format", "stream-json", "--base-url", &base_url];
+        // The rig looks for the key in all that is printed and stored.
+        let out = rig.run(args);
+        assert_ne!(out.code(), 0);
+        assert!(out.stderr.contains("error: "), "{}", out.stderr);
     }
 }

@@ -129,3 +129,12 @@ fn an_answer_that_nobody_takes_is_a_quiet_end_too() {
         assert_eq!((out.code(), out.stderr.as_str()), (1, ""), "{args:?}");
     }
 }
+
+#[test]
+fn an_answer_that_cannot_be_written_is_a_failure_and_told() {
+    let rig = Rig::answering([Reply::text("answer")]);
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let out = rig.finish(rig.command(["-p", "Go"]).stdout(full).spawn().unwrap());
+    assert_eq!(out.code(), 1);
+    assert!(out.stderr.starts_with("error: ") && out.stderr.contains("space"), "{}", out.stderr);
+}
