@@ -37,6 +37,9 @@ fn real_files() -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
     let mut counts = vec![0; LANGUAGES.len()];
     for folder in crates {
+        if found.len() >= FILES {
+            break;
+        }
         let mut of_crate = 0;
         let mut todo = vec![folder];
         while let Some(folder) = todo.pop() {
