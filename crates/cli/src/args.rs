@@ -64,6 +64,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
 
+    /// Whom to ask when the model fails in spite of retries
+    #[arg(long, value_name = "NAME")]
+    pub fallback_model: Option<String>,
+
     /// The provider: anthropic, openai, deepseek, glm, ollama, openrouter, vllm, llama.cpp, generic
     #[arg(long, value_name = "NAME")]
     pub provider: Option<String>,
@@ -152,7 +156,6 @@ pub(crate) struct ToolList(pub Vec<String>);
 /// What other command lines have and this one does not have yet. Never ignored: a script would do something else than
 /// it says.
 const NOT_YET: &[(&[&str], &str)] = &[
-    (&["--fallback-model"], "there is no second model to fall back to yet"),
     (
         &[
             "--continue",

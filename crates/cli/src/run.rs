@@ -50,6 +50,7 @@ pub(crate) fn with_output(agent: &Agent, prompt: String, output: &mut dyn Output
 fn options(args: &RunArgs) -> Result<AgentOptions> {
     let mut options = AgentOptions::default();
     options.model.clone_from(&args.model);
+    options.fallback_model.clone_from(&args.fallback_model);
     options.provider.clone_from(&args.provider);
     options.base_url.clone_from(&args.base_url);
     options.max_turns = args.max_turns;

@@ -2,7 +2,7 @@
 //! stderr in dim lines. The last line is a passing one that says what is being waited for.
 
 use std::io::{self, IsTerminal as _, Write as _};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use open_agent::engine::{BlockKind, DeltaKind};
 use open_agent::model::{CallId, Decision, ResultBlock};
@@ -163,6 +163,14 @@ impl Output for Screen {
             }
             AgentEvent::ToolFinished(done) => {
                 self.finished(done.call, done.is_error.then_some(done.content.as_slice()));
+            }
+            AgentEvent::ModelFailed(failed) => {
+                let Some(retry) = &failed.retry else { return };
+                let why = failed.error.as_ref().map(|e| one_line(&e.message)).unwrap_or_default();
+                let wait = seconds(Duration::from_millis(retry.delay_ms));
+                // First what will happen: a long reason is cut.
+                self.line("✗", &format!("asking {} again in {wait}: {why}", one_line(&retry.model)));
+                self.since = Instant::now();
             }
             AgentEvent::Interrupted => self.line("✗", "interrupted"),
             _ => {}

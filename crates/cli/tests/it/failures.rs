@@ -75,13 +75,6 @@ const FAILURES: &[Failure] = &[
         subtype: "error_during_execution",
         says: "context window",
     },
-    Failure {
-        name: "cut in the middle of a call",
-        replies: || vec![call().pace(Pace::Cut(400)); 8],
-        args: &[],
-        subtype: "error_during_execution",
-        says: "",
-    },
 ];
 
 #[test]
@@ -145,4 +138,34 @@ fn a_session_that_cannot_be_written_is_a_failed_run_with_a_result() {
     assert_eq!(out.code(), 1);
     assert!(out.stderr.starts_with("error: the session cannot go on: "), "{}", out.stderr);
     assert_eq!(out.result()["subtype"], "error_during_execution");
+}
+
+/// These two wait for real retries, side by side.
+#[test]
+fn what_outlasts_its_retries_is_a_failure_and_each_retry_is_told() {
+    let rig = Rig::answering(vec![call().pace(Pace::Cut(400)); 4]);
+    // A port that was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let nobody = format!("http://127.0.0.1:{port}");
+    let args = ["-p", "Go", "--output-format", "stream-json"];
+    let unreachable = rig.command(args.iter().copied().chain(["--base-url", &nobody])).spawn().unwrap();
+    let cut = rig.command(args).spawn().unwrap();
+    for (child, kind, start) in [
+        (unreachable, "connection", format!("error: cannot reach anthropic at {nobody}/v1/messages: ")),
+        (cut, "connection", "error: ".to_owned()),
+    ] {
+        let out = rig.finish(child);
+        assert_eq!(out.code(), 1);
+        assert!(out.stderr.starts_with(&start) && out.stderr.contains("after 4 attempts"), "{}", out.stderr);
+        let frames = out.frames();
+        let retries: Vec<_> = frames.iter().filter(|f| f["subtype"] == "api_retry").collect();
+        assert_eq!(retries.len(), 3, "{}", out.stdout);
+        assert_eq!((&retries[2]["attempt"], &retries[2]["error"]), (&json!(3), &json!(kind)));
+        let result = out.result();
+        assert_eq!(
+            (&result["subtype"], &result["is_error"]),
+            (&json!("error_during_execution"), &json!(true))
+        );
+        assert_eq!(result["num_turns"], 0, "a call that was cut is no turn");
+    }
 }

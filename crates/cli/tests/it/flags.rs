@@ -16,6 +16,8 @@ struct Seen {
     requests: usize,
     /// The tool that needs a permission ran.
     made: bool,
+    /// The demo's folder is there.
+    kept: bool,
 }
 
 struct Row {
@@ -58,6 +60,13 @@ const ROWS: &[Row] = &[
         differs: |s| s.out.stdout.contains("content_block_delta"),
     },
     row("model", &["--model", "claude-opus-4-6"], |s| s.body["model"] == "claude-opus-4-6"),
+    // Too long a wait for the first model, so that the second is asked at once.
+    Row {
+        flag: "fallback_model",
+        always: &["Go", "--model", "claude-opus-4-6", "--system-prompt", "busy"],
+        set: &["--fallback-model", "claude-haiku-4-5"],
+        differs: |s| s.requests == 2 && s.out.code() == 0,
+    },
     Row {
         flag: "provider",
         always: &["Go", "--model", "claude-opus-4-6"],
@@ -84,8 +93,30 @@ const ROWS: &[Row] = &[
     row("thinking", &["--thinking", "disabled"], |s| s.body["thinking"]["type"] == "disabled"),
     row("effort", &["--effort", "low"], |s| s.body.to_string().contains("\"effort\":\"low\"")),
     row("cwd", &["--cwd", "{dir}/below"], |s| system(s).contains("/below")),
-    row("verbose", &["--verbose"], |s| s.out.stderr.contains("DEBUG open_agent")),
+    Row {
+        flag: "verbose",
+        always: &["Go", "--allowed-tools", "Bash"],
+        set: &["--verbose"],
+        differs: |s| {
+            let told =
+                ["run begins", "a request", "an answer", "call is ruled", "call is finished", "run ended"];
+            told.iter().all(|what| s.out.stderr.contains(what))
+        },
+    },
     row("version", &["--version"], |s| s.out.stdout.ends_with(" (Open Agent)\n")),
+    Row {
+        flag: "demo.seed",
+        always: &["demo"],
+        set: &["--seed", "4"],
+        differs: |s| s.out.stdout.contains("FAIL repeat"),
+    },
+    Row { flag: "demo.keep", always: &["demo"], set: &["--keep", "{dir}/kept"], differs: |s| s.kept },
+    Row {
+        flag: "demo.disallowed_tools",
+        always: &["demo"],
+        set: &["--disallowed-tools", "Bash"],
+        differs: |s| s.out.code() == 1,
+    },
     Row {
         flag: "models.filter",
         always: &["models"],
@@ -104,6 +135,9 @@ const ROWS: &[Row] = &[
 const ON_A_TERMINAL: &[&str] = &["print"];
 
 fn answer(turn: usize, request: &Recorded) -> Reply {
+    if request.body["system"].to_string().contains("busy") && request.body["model"] == "claude-opus-4-6" {
+        return Reply::error(529, "overloaded_error", "Overloaded").header("retry-after", "3600");
+    }
     let can_run = request.text.contains("\"Bash\"");
     if turn == 0 && can_run {
         Reply::tool("Bash", json!({ "command": "touch made.txt" }))
@@ -127,6 +161,7 @@ fn see(always: &[&str], set: &[&str]) -> Seen {
         path: first.map(|r| r.path.clone()).unwrap_or_default(),
         requests: requests.len(),
         made: rig.project.path().join("made.txt").exists(),
+        kept: rig.project.path().join("kept").exists(),
     }
 }
 

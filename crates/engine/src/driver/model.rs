@@ -44,6 +44,7 @@ impl Driver {
             }
         };
         request.options.max_tokens = reservation.max_tokens;
+        tracing::debug!(%model, messages = request.messages.len(), about_tokens = estimate, "a request");
 
         let mut assembler = Assembler::new();
         let cancel = self.cancel.clone();
@@ -101,6 +102,7 @@ impl Driver {
             model: Some(Arc::clone(model)),
         };
         let usage = answer.usage.total();
+        tracing::debug!(stop = answer.stop.as_str(), api_ms, tokens = usage.output_tokens, "an answer");
         let done = ModelDone {
             message: Arc::new(message),
             stop: answer.stop,

@@ -45,6 +45,7 @@ impl Driver {
                 Some(tool) => self.host.gate.rule(Arc::clone(tool), &input, &cx).await,
                 None => unknown_tool(&tools, &name, &input),
             };
+            tracing::debug!(call = %id, tool = name, decision = ?verdict.ruling.decision, "a call is ruled");
             let (entry, prepared) = ruled(id, verdict);
             // What comes after a call that writes is ruled when that call is finished.
             let last = prepared.as_ref().is_some_and(|call| call.effect() != Effect::ReadOnly);
@@ -185,6 +186,7 @@ impl LiveCalls {
             },
             Err(error) => failed(live.call, &error, ms),
         };
+        tracing::debug!(call = %done.call, is_error = done.is_error, ms, "a call is finished");
         Some(SessionEntry::Done(done))
     }
 }

@@ -141,7 +141,7 @@ pub(super) async fn nobody_at_the_address(p: &'static Profile) {
 
 pub(super) async fn a_web_page(p: &'static Profile) {
     let error = fails(p, Reply::raw(200, "text/html", "<html>Log in</html>")).await;
-    assert_eq!(error.kind, Kind::Protocol);
+    assert_eq!(error.kind, Kind::Configuration);
     says(&error, &[p.name, "web page", "--base-url"]);
 }
 
