@@ -93,7 +93,7 @@ impl Form {
             Self::Plain | Self::Utf16Le | Self::Latin => "\n",
             Self::Crlf | Self::MarkCrlf | Self::Utf16BeCrlf => "\r\n",
             Self::Mixed => {
-                if line % 3 == 0 {
+                if line.is_multiple_of(3) {
                     "\n"
                 } else {
                     "\r\n"
