@@ -57,7 +57,7 @@ pub(crate) fn choose(
         config.base_url.clone_from(url);
     }
     if let Some(key) = &options.api_key {
-        config.key = Some(key.clone());
+        config = config.with_key(key.clone());
     }
     if !is_named {
         let default_is_theirs = Profile::for_model(&model).is_some_and(|theirs| theirs.name == profile.name);
@@ -94,7 +94,12 @@ fn key_source(options: &AgentOptions, env: &Env, config: &ProviderConfig) -> &'s
 /// The providers that a builder and its clones made, so that agents with the same address and key share one, with its
 /// connections.
 #[derive(Clone, Default)]
-pub(crate) struct SharedProviders(Arc<Mutex<Vec<(Place, Arc<dyn Provider>)>>>);
+pub(crate) struct SharedProviders(Arc<Mutex<Vec<Made>>>);
+
+struct Made {
+    place: Place,
+    provider: Arc<dyn Provider>,
+}
 
 /// What makes two providers the same.
 #[derive(PartialEq)]
@@ -102,6 +107,7 @@ struct Place {
     profile: &'static str,
     base_url: String,
     key: Option<Secret>,
+    bearer: bool,
 }
 
 impl SharedProviders {
@@ -110,13 +116,14 @@ impl SharedProviders {
             profile: config.profile.name,
             base_url: config.base_url.clone(),
             key: config.key.clone(),
+            bearer: config.bearer,
         };
         let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, provider)) = made.iter().find(|(known, _)| *known == place) {
-            return Ok(Arc::clone(provider));
+        if let Some(known) = made.iter().find(|known| known.place == place) {
+            return Ok(Arc::clone(&known.provider));
         }
         let provider = open_agent_providers::provider(config).map_err(ConfigError::Provider)?;
-        made.push((place, Arc::clone(&provider)));
+        made.push(Made { place, provider: Arc::clone(&provider) });
         Ok(provider)
     }
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 /// What is smaller is encoded anew faster than it is looked up and kept.
 const WORTH_KEEPING: usize = 256;
 const SWEEP_EVERY: u64 = 256;
+const ROOM: usize = 256;
 
 pub(crate) struct EncodeCache<T> {
     limit: usize,
@@ -46,24 +47,25 @@ impl<T> EncodeCache<T> {
         encode: impl Fn(&T, bool) -> Result<Vec<u8>, E>,
     ) -> Result<Vec<usize>, E> {
         let keys: Vec<Key> = items.iter().map(|item| (Arc::as_ptr(item).addr(), form(item))).collect();
-        let found = self.find(&keys);
-        out.reserve(found.iter().flatten().map(|e| e.len() + 1).sum());
+        let mut found = self.find(&keys);
         let mut fresh = Vec::new();
+        for ((item, key), hit) in items.iter().zip(&keys).zip(&mut found) {
+            if hit.is_none() {
+                let encoded: Arc<[u8]> = encode(item, key.1)?.into();
+                if encoded.len() >= WORTH_KEEPING {
+                    fresh.push((*key, Arc::downgrade(item), Arc::clone(&encoded)));
+                }
+                *hit = Some(encoded);
+            }
+        }
+        // One allocation, with room for what callers add at the end: a long conversation is megabytes.
+        out.reserve(found.iter().flatten().map(|e| e.len() + 1).sum::<usize>() + ROOM);
         let mut ends = Vec::with_capacity(items.len());
-        for (i, (item, (key, hit))) in items.iter().zip(keys.iter().zip(&found)).enumerate() {
+        for (i, encoded) in found.iter().flatten().enumerate() {
             if i > 0 {
                 out.push(b',');
             }
-            match hit {
-                Some(encoded) => out.extend_from_slice(encoded),
-                None => {
-                    let encoded = encode(item, key.1)?;
-                    out.extend_from_slice(&encoded);
-                    if encoded.len() >= WORTH_KEEPING {
-                        fresh.push((*key, Arc::downgrade(item), encoded));
-                    }
-                }
-            }
+            out.extend_from_slice(encoded);
             ends.push(out.len());
         }
         self.keep(fresh);
@@ -86,7 +88,7 @@ impl<T> EncodeCache<T> {
         keys.iter().map(get).collect()
     }
 
-    fn keep(&self, fresh: Vec<(Key, Weak<T>, Vec<u8>)>) {
+    fn keep(&self, fresh: Vec<(Key, Weak<T>, Arc<[u8]>)>) {
         if fresh.is_empty() {
             return;
         }
@@ -95,7 +97,7 @@ impl<T> EncodeCache<T> {
         for (key, owner, encoded) in fresh {
             inner.bytes += encoded.len();
             inner.inserts += 1;
-            let entry = Entry { owner, encoded: encoded.into(), used };
+            let entry = Entry { owner, encoded, used };
             if let Some(old) = inner.entries.insert(key, entry) {
                 inner.bytes -= old.encoded.len();
             }

@@ -89,10 +89,11 @@ impl ProviderConfig {
         self
     }
 
-    /// Sets the key.
+    /// Sets the key; it goes out in the API's own header again, whatever the environment had said.
     #[must_use]
     pub fn with_key(mut self, key: Secret) -> Self {
         self.key = Some(key);
+        self.bearer = false;
         self
     }
 

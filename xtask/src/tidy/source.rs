@@ -32,7 +32,14 @@ const RULES: &[Rule] = &[
     },
     Rule {
         words: ENVIRONMENT,
-        allowed: &["crates/model/src/secret.rs", "crates/cli/", "xtask/", "bench/", "examples/"],
+        allowed: &[
+            "crates/model/src/secret.rs",
+            "crates/cli/",
+            "crates/testkit/",
+            "xtask/",
+            "bench/",
+            "examples/",
+        ],
         in_tests: true,
         why: "the environment is read once, by the model crate's `Env`, and passed on as a value",
     },

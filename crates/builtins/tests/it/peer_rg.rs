@@ -53,7 +53,7 @@ fn tree() -> World {
             match (i * 7 + n * 3) % 11 {
                 0 => body.push_str(&format!("fn handle_{n}_{i}(x: u32) -> Needle {{\n")),
                 1 => body.push_str("    let needle = config;\n"),
-                2 => body.push_str("\n"),
+                2 => body.push('\n'),
                 3 => body.push_str(&format!("\tAlpha beta GAMMA {i}\n")),
                 4 => body.push_str("größe überall naïve café\n"),
                 5 => body.push_str("}\n"),

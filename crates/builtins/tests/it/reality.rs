@@ -37,6 +37,9 @@ fn real_files() -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
     let mut counts = vec![0; LANGUAGES.len()];
     for folder in crates {
+        if found.len() >= FILES {
+            break;
+        }
         let mut of_crate = 0;
         let mut todo = vec![folder];
         while let Some(folder) = todo.pop() {
@@ -90,7 +93,7 @@ impl Form {
             Self::Plain | Self::Utf16Le | Self::Latin => "\n",
             Self::Crlf | Self::MarkCrlf | Self::Utf16BeCrlf => "\r\n",
             Self::Mixed => {
-                if line % 3 == 0 {
+                if line.is_multiple_of(3) {
                     "\n"
                 } else {
                     "\r\n"

@@ -1,10 +1,18 @@
 //! Proxies and certificates, with a real TLS server and real proxies on loopback. Certificates and key of the server were
 //! made for these tests and open nothing.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper::{Request, Response, Version};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use open_agent_model::{Env, ProviderErrorKind as Kind};
 use open_agent_providers::provider;
 use open_agent_testkit::server::{ModelServer, Reply, Script};
@@ -28,18 +36,23 @@ async fn listen() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// Speaks TLS and passes all on in plain.
-async fn over_tls(inner: SocketAddr) -> SocketAddr {
+fn acceptor(protocols: &[&str]) -> TlsAcceptor {
     let certificates =
         CertificateDer::pem_file_iter(fixture("leaf.pem")).unwrap().map(Result::unwrap).collect();
     let key = PrivateKeyDer::from_pem_file(fixture("leaf.key")).unwrap();
-    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
         .with_single_cert(certificates, key)
         .unwrap();
-    let acceptor = TlsAcceptor::from(Arc::new(config));
+    config.alpn_protocols = protocols.iter().map(|p| p.as_bytes().to_vec()).collect();
+    TlsAcceptor::from(Arc::new(config))
+}
+
+/// Speaks TLS and passes all on in plain.
+async fn over_tls(inner: SocketAddr) -> SocketAddr {
+    let acceptor = acceptor(&["http/1.1"]);
     let (listener, address) = listen().await;
     tokio::spawn(async move {
         while let Ok((socket, _)) = listener.accept().await {
@@ -205,4 +218,35 @@ async fn h_log_01_a_proxys_password_is_used_and_never_shown() {
     assert!(error.message.contains("HTTPS_PROXY"), "{error}");
 
     assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
+}
+
+/// Vendors speak HTTP/2.
+#[tokio::test]
+async fn answers_come_over_http_2() {
+    let body = "data: {\"type\":\"content_block_delta\",\"delta\":{\"type\":\"text_delta\",\"text\":\"x\"}}\n\n\
+                data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\n\
+                data: {\"type\":\"message_stop\"}\n\n";
+    let versions = Arc::new(Mutex::new(Vec::new()));
+    let acceptor = acceptor(&["h2"]);
+    let (listener, address) = listen().await;
+    let seen = Arc::clone(&versions);
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            let socket = TokioIo::new(acceptor.accept(socket).await.unwrap());
+            let seen = Arc::clone(&seen);
+            let service = service_fn(move |request: Request<Incoming>| {
+                seen.lock().unwrap().push(request.version());
+                async move { Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(body)))) }
+            });
+            tokio::spawn(http2::Builder::new(TokioExecutor::new()).serve_connection(socket, service));
+        }
+    });
+    let url = format!("https://localhost:{}", address.port());
+    let mut config = at("anthropic", &url);
+    config.env = trusted(&[]);
+    let provider = provider(config).unwrap();
+    for _ in 0..3 {
+        collect(&*provider, hello()).await.unwrap();
+    }
+    assert_eq!(*versions.lock().unwrap(), [Version::HTTP_2; 3]);
 }
