@@ -1,6 +1,7 @@
 //! Which provider answers, and with which model. Owns the order in which options, environment and defaults count.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use open_agent_model::{Catalogue, Env, Provider, Secret};
 use open_agent_providers::{Profile, ProviderConfig};
@@ -52,7 +53,7 @@ pub(crate) fn choose(
             None => return Err(ConfigError::NoProviderForModel { model }),
         },
     };
-    let mut config = ProviderConfig::from_env(profile, env);
+    let mut config = ProviderConfig::from_env(profile, env).with_idle_timeout(options.idle_timeout);
     if let Some(url) = &options.base_url {
         config.base_url.clone_from(url);
     }
@@ -108,6 +109,7 @@ struct Place {
     base_url: String,
     key: Option<Secret>,
     bearer: bool,
+    idle_timeout: Duration,
 }
 
 impl SharedProviders {
@@ -117,6 +119,7 @@ impl SharedProviders {
             base_url: config.base_url.clone(),
             key: config.key.clone(),
             bearer: config.bearer,
+            idle_timeout: config.idle_timeout,
         };
         let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = made.iter().find(|known| known.place == place) {
@@ -145,5 +148,6 @@ mod tests {
         assert!(Arc::ptr_eq(&one, &provider(|o| o.model = Some("haiku".into()))));
         assert!(!Arc::ptr_eq(&one, &provider(|o| o.api_key = Some(Secret::new("k-other")))));
         assert!(!Arc::ptr_eq(&one, &provider(|o| o.base_url = Some("http://127.0.0.1:1".into()))));
+        assert!(!Arc::ptr_eq(&one, &provider(|o| o.idle_timeout = Duration::from_secs(1))));
     }
 }

@@ -36,10 +36,11 @@ async fn options_with(change: impl FnOnce(&mut AgentOptions)) -> RequestOptions 
 /// is added without a test fails.
 #[test]
 fn h_every_option_has_a_test() {
-    const TESTED: [(&str, &str); 23] = [
+    const TESTED: [(&str, &str); 24] = [
         ("model", "every_option_makes_a_difference"),
         ("fallback_model", "retries_and_fallback_are_as_told"),
         ("retry", "retries_and_fallback_are_as_told"),
+        ("idle_timeout", "a_server_that_says_nothing_is_given_up"),
         ("provider", "what_makes_no_agent_is_said"),
         ("base_url", "options_come_before_the_environment_and_that_before_defaults"),
         ("system_prompt", "every_option_makes_a_difference"),
@@ -69,7 +70,7 @@ fn h_every_option_has_a_test() {
     let mut tested: Vec<&str> = TESTED.iter().map(|(name, _)| *name).collect();
     tested.sort_unstable();
     assert_eq!(there, tested);
-    let source = include_str!("agent.rs");
+    let source = concat!(include_str!("agent.rs"), include_str!("silence.rs"));
     for (name, test) in TESTED {
         assert!(source.contains(&format!("fn {test}(")), "{name} names a test that is not there");
     }
@@ -251,6 +252,7 @@ fn what_makes_no_agent_is_said() {
         (refused(key, |o| o.max_model_calls = 0), "max_model_calls is 0"),
         (refused(key, |o| o.max_budget_usd = Some(Cost(0))), "max_budget_usd is 0"),
         (refused(key, |o| o.max_tokens = Some(0)), "max_tokens is 0"),
+        (refused(key, |o| o.idle_timeout = std::time::Duration::ZERO), "idle_timeout is 0"),
         (refused(key, |o| o.thinking = Some(ThinkingMode::Enabled { budget_tokens: 0 })), "thinking is 0"),
         (refused(&[("OPENAI_API_KEY", "k-test")], |_| {}), "give a model with `--model NAME`"),
         (

@@ -1,0 +1,1 @@
+//! Many runs against a server that fails at random.
