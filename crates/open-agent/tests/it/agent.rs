@@ -8,6 +8,7 @@ use open_agent::{
     Agent, AgentBuilder, AgentError, AgentOptions, ConfigError, Cost, Effort, Env, PermissionMode,
     RetryConfig, RunStatus, SessionId, ThinkingMode, ToolScheduling,
 };
+use open_agent_testkit::server::{ModelServer, Reply as ServerReply, Script};
 
 fn env(pairs: &[(&str, &str)]) -> Env {
     pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
@@ -418,4 +419,26 @@ async fn an_interrupt_ends_one_run_of_a_stream_of_messages() {
     assert!(agent.interrupt());
     let statuses: Vec<RunStatus> = run.result().await.unwrap().iter().map(|r| r.status).collect();
     assert_eq!(statuses, [RunStatus::Cancelled, RunStatus::Success]);
+}
+
+#[tokio::test]
+async fn a_request_that_is_fitted_to_the_model_is_an_event() {
+    let server = ModelServer::start(Script::always(ServerReply::text("ok"))).unwrap();
+    let builder = AgentBuilder::with_env(Env::default()).configure(|o| {
+        o.persist_session = false;
+        o.base_url = Some(server.url());
+        o.thinking = Some(ThinkingMode::Enabled { budget_tokens: 100_000 });
+    });
+    let mut run = builder.build().unwrap().stream_messages("x");
+    let mut told = Vec::new();
+    while let Some(envelope) = futures_util::StreamExt::next(&mut run).await {
+        if let open_agent::AgentEvent::Notice(notice) = envelope.event {
+            told.push(notice.text);
+        }
+    }
+    assert_eq!(
+        told,
+        ["a thinking budget of 100000 tokens does not fit into max_tokens 16384: 12288 are asked for"]
+    );
+    assert_eq!(server.requests()[0].body["thinking"]["budget_tokens"], 12_288);
 }
