@@ -175,17 +175,6 @@ impl Output for Screen {
             AgentEvent::Interrupted => self.line("✗", "interrupted"),
             AgentEvent::Notice(notice) => self.line("!", &one_line(&notice.text)),
             AgentEvent::Configured(c) => self.line("—", &format!("model {} → {}", c.from.model, c.to.model)),
-            AgentEvent::ModelFailed(failed) => {
-                if let (Some(retry), Some(error)) = (&failed.retry, &failed.error) {
-                    let wait = seconds(std::time::Duration::from_millis(retry.delay_ms));
-                    let other = if retry.model == failed.model {
-                        String::new()
-                    } else {
-                        format!(", asking {}", retry.model)
-                    };
-                    self.line("↻", &format!("again in {wait}{other}: {}", one_line(&error.message)));
-                }
-            }
             _ => {}
         }
     }
