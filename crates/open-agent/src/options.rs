@@ -27,6 +27,10 @@ pub struct AgentOptions {
     /// The key. Default: the environment's. Never written to settings.
     #[serde(skip)]
     pub api_key: Option<Secret>,
+    /// Beta features to ask the vendor for, by its names for them.
+    pub betas: Vec<String>,
+    /// The window that a local server is to use, in tokens, where it can be told. Default: the server's own.
+    pub context_window: Option<u64>,
     /// Instructions instead of the default ones.
     pub system_prompt: Option<String>,
     /// Instructions after the others.
@@ -76,6 +80,8 @@ impl Default for AgentOptions {
             provider: None,
             base_url: None,
             api_key: None,
+            betas: Vec::new(),
+            context_window: None,
             system_prompt: None,
             append_system_prompt: None,
             max_tokens: None,
@@ -111,6 +117,7 @@ impl AgentOptions {
             ("max_model_calls", self.max_model_calls == 0),
             ("max_budget_usd", self.max_budget_usd == Some(Cost(0))),
             ("max_tokens", self.max_tokens == Some(0)),
+            ("context_window", self.context_window == Some(0)),
             ("thinking", self.thinking == Some(ThinkingMode::Enabled { budget_tokens: 0 })),
         ];
         match positive.iter().find(|(_, is_zero)| *is_zero) {

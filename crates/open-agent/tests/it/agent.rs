@@ -37,7 +37,9 @@ async fn options_with(change: impl FnOnce(&mut AgentOptions)) -> RequestOptions 
 /// is added without a test fails.
 #[test]
 fn h_every_option_has_a_test() {
-    const TESTED: [(&str, &str); 23] = [
+    const TESTED: [(&str, &str); 25] = [
+        ("betas", "what_only_the_wire_shows"),
+        ("context_window", "what_only_the_wire_shows"),
         ("model", "every_option_makes_a_difference"),
         ("fallback_model", "retries_and_fallback_are_as_told"),
         ("retry", "retries_and_fallback_are_as_told"),
@@ -109,6 +111,42 @@ async fn every_option_makes_a_difference() {
         o.disallowed_tools = names(&["Bash"]);
     });
     assert_eq!(tools(&fewer.await), ["Read"], "the deny list wins");
+}
+
+#[tokio::test]
+async fn what_only_the_wire_shows() {
+    let server = ModelServer::start(Script::always(ServerReply::text("ok"))).unwrap();
+    let ask = async |change: fn(&mut AgentOptions)| {
+        let builder = AgentBuilder::with_env(Env::default()).configure(|o| {
+            o.persist_session = false;
+            o.base_url = Some(server.url());
+        });
+        builder.configure(change).build().unwrap().prompt("x").await.unwrap();
+        server.requests().pop().unwrap()
+    };
+    let request = ask(|o| o.betas = vec!["one-2026".into(), "two-2026".into()]).await;
+    assert_eq!(request.header("anthropic-beta"), "one-2026,two-2026");
+    let request = ask(|o| {
+        (o.provider, o.model) = (Some("ollama".into()), Some("mine".into()));
+        o.context_window = Some(8_192);
+    });
+    assert_eq!(request.await.body["options"]["num_ctx"], 8_192);
+}
+
+#[test]
+fn what_options_and_environment_come_to_can_be_asked() {
+    let env = env(&[("OPENAI_API_KEY", "k-test"), ("CODEANY_MODEL", "gpt-4o")]);
+    let resolved = AgentBuilder::with_env(env).resolved().unwrap();
+    assert_eq!(
+        (&*resolved.model, resolved.provider, resolved.key_source),
+        ("gpt-4o", "openai", "OPENAI_API_KEY")
+    );
+    assert_eq!(resolved.base_url, "https://api.openai.com/v1");
+    let defaults = AgentBuilder::with_env(Env::default()).resolved().unwrap();
+    assert_eq!(
+        (&*defaults.model, defaults.provider, defaults.key_source),
+        ("claude-sonnet-4-6", "anthropic", "none")
+    );
 }
 
 #[tokio::test]
