@@ -102,11 +102,14 @@ async fn run(name: &str, skips: usize) {
     for scenario in SCENARIOS {
         if let Some(reason) = (scenario.skip)(profile) {
             assert!(!reason.is_empty());
+            println!("{name}: skips {}: {reason}", scenario.name);
             skipped.push(scenario.name);
         } else if tokio::spawn((scenario.run)(profile)).await.is_err() {
             failed.push(scenario.name);
         }
     }
+    let held = SCENARIOS.len() - skipped.len() - failed.len();
+    println!("{name}: {held} scenarios hold, {} are skipped, {} fail", skipped.len(), failed.len());
     assert!(failed.is_empty(), "{name} fails {failed:?}");
     assert_eq!(skipped.len(), skips, "{name} skips {skipped:?}");
 }
