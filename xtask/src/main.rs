@@ -7,6 +7,7 @@ mod peers;
 mod shell;
 mod test;
 mod tidy;
+mod wire;
 
 use std::env;
 use std::path::PathBuf;
@@ -25,6 +26,8 @@ Tasks:
   peers [--no-run] [NAME]...
                            installs pinned third-party peers into the user's cache and runs the tests against
                            them (`peer_NAME_...`); without NAME all of them; --no-run only installs
+  wire [PROFILE]           runs the wire-conformance scenarios that every provider profile has to pass, or those of one
+                           profile, and lists what is skipped and why
   deny                     licences, bans and sources as cargo-deny sees them (builds cargo-deny on first use)
   help                     this text
 
@@ -65,8 +68,12 @@ fn run(args: &[String]) -> Result<bool> {
         }
         ("test", []) => test::run(&workspace_root()?),
         ("deny", []) => deny::run(&workspace_root()?),
+        ("wire", []) => wire::run(&workspace_root()?, None),
+        ("wire", [profile]) => wire::run(&workspace_root()?, Some(profile)),
         ("peers", names) => peers::run(&workspace_root()?, names),
-        ("tidy" | "test" | "deny", _) => bail!("{task} does not take {rest:?}; see `cargo xtask help`"),
+        ("tidy" | "test" | "deny" | "wire", _) => {
+            bail!("{task} does not take {rest:?}; see `cargo xtask help`")
+        }
         _ => bail!("no task `{task}`; see `cargo xtask help`"),
     }
 }

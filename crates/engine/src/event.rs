@@ -8,7 +8,7 @@ use open_agent_model::{
     Access, Answer, AskId, BrokenInput, CallId, Cost, Message, PermissionMode, Question, RawJson,
     ResultBlock, Ruling, RunId, RunStatus, Seq, SessionId, StopReason, Timestamp, ToolUseId, Usage,
 };
-use open_agent_session::{Failure, ModelSettings, Origin, Retry, SessionEntry, Stored};
+use open_agent_session::{Failure, ModelSettings, Notice, Origin, Retry, SessionEntry, Stored};
 use serde::Serialize;
 
 use crate::Machine;
@@ -52,6 +52,8 @@ pub enum AgentEvent {
     AssistantMessage(AssistantMessage),
     /// A request brought no whole answer.
     ModelFailed(ModelFailed),
+    /// Something went otherwise than asked, or looks so. The run goes on.
+    Notice(Notice),
     /// It was decided whether a call runs. An allowed call begins as soon as it is its turn.
     ToolRuled(ToolRuled),
     /// A call put a question.
@@ -333,6 +335,7 @@ pub(crate) fn event_of(record: &Stored, machine: &Machine) -> Option<AgentEvent>
             cost: f.cost,
             api_ms: f.api_ms,
         }),
+        SessionEntry::Noticed(notice) => AgentEvent::Notice(notice.clone()),
         SessionEntry::Ruled(r) => {
             let call = machine.call(r.call)?;
             AgentEvent::ToolRuled(ToolRuled {

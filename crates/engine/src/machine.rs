@@ -10,8 +10,8 @@ use open_agent_model::{
     Question, RawJson, Role, RunId, RunStatus, Seq, StopReason, Timestamp, ToolUse, Usage,
 };
 use open_agent_session::{
-    Done, ModelDone, ModelFailed, ModelSettings, Origin, Ruled, RunEnded, RunStarted, SessionEntry, Stored,
-    Transcript, UserMessage,
+    Done, ModelDone, ModelFailed, ModelSettings, Notice, Origin, Ruled, RunEnded, RunStarted, SessionEntry,
+    Stored, Transcript, UserMessage,
 };
 use open_agent_tool::SessionState;
 
@@ -140,6 +140,8 @@ pub struct RunFold {
     pub text: String,
     /// Why the model stopped last.
     pub stop: Option<StopReason>,
+    /// What went otherwise than asked.
+    pub notices: Vec<Notice>,
     /// How it ended, if it has.
     pub ended: Option<RunEnded>,
     not_before: Option<Timestamp>,
@@ -170,6 +172,11 @@ impl Machine {
             SessionEntry::Opened(_) => self.on_opened(),
             SessionEntry::User(_) => self.on_user(),
             SessionEntry::RunStarted(started) => self.on_run_started(started, record.at),
+            SessionEntry::Noticed(notice) => {
+                if let Some(run) = &mut self.run {
+                    run.notices.push(notice.clone());
+                }
+            }
             SessionEntry::Configured(settings) => {
                 if let Some(run) = &mut self.run {
                     run.model = Arc::clone(&settings.model);
@@ -312,6 +319,7 @@ impl Machine {
             api_ms: 0,
             text: String::new(),
             stop: None,
+            notices: Vec::new(),
             ended: None,
             not_before: None,
             continuations: 0,

@@ -24,6 +24,12 @@ pub trait Provider: Send + Sync {
 
     /// What the model can do here.
     fn capabilities(&self, model: &str) -> Capabilities;
+
+    /// Where the request will be sent otherwise than it asks, a sentence each: wishes that the model or the rest of the
+    /// request rules out are fitted, and whoever asked should know.
+    fn notes(&self, _request: &ModelRequest) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// What a model can do at a provider. Unknown = assumed able, for a refusal by the vendor says more than one by us.

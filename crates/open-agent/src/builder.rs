@@ -13,7 +13,7 @@ use open_agent_sandbox::{PlainFiles, PlainRunner, REMOVED_VARIABLES};
 use open_agent_session::{JsonlStore, MemoryStore, ModelSettings, Owner, SessionStore};
 use open_agent_tool::{Clock, DynTool, Ports, ToolSet, ToolSource};
 
-use crate::provider::{self, Choice, SharedProviders};
+use crate::provider::{self, Choice, Resolved, SharedProviders};
 use crate::{Agent, AgentOptions, ConfigError};
 
 /// Describes an agent. Clone it to make many that share provider and tools.
@@ -172,6 +172,11 @@ impl AgentBuilder {
     pub fn register_model(mut self, info: ModelInfo) -> Self {
         self.catalogue.register_model(info);
         self
+    }
+
+    /// What options, environment and defaults come to, for display. Keys are not in it.
+    pub fn resolved(&self) -> Result<Resolved, ConfigError> {
+        provider::resolve(&self.options, &self.env, &self.catalogue).map(|(resolved, _)| resolved)
     }
 
     /// Checks everything that can be checked without IO and makes the agent.

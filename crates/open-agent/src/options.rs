@@ -31,6 +31,10 @@ pub struct AgentOptions {
     /// The key. Default: the environment's. Never written to settings.
     #[serde(skip)]
     pub api_key: Option<Secret>,
+    /// Beta features to ask the vendor for, by its names for them.
+    pub betas: Vec<String>,
+    /// The window that a local server is to use, in tokens, where it can be told. Default: the server's own.
+    pub context_window: Option<u64>,
     /// Instructions instead of the default ones.
     pub system_prompt: Option<String>,
     /// Instructions after the others.
@@ -81,6 +85,8 @@ impl Default for AgentOptions {
             provider: None,
             base_url: None,
             api_key: None,
+            betas: Vec::new(),
+            context_window: None,
             system_prompt: None,
             append_system_prompt: None,
             max_tokens: None,
@@ -117,6 +123,7 @@ impl AgentOptions {
             ("max_budget_usd", self.max_budget_usd == Some(Cost(0))),
             ("idle_timeout", self.idle_timeout.is_zero()),
             ("max_tokens", self.max_tokens == Some(0)),
+            ("context_window", self.context_window == Some(0)),
             ("thinking", self.thinking == Some(ThinkingMode::Enabled { budget_tokens: 0 })),
         ];
         match positive.iter().find(|(_, is_zero)| *is_zero) {

@@ -28,31 +28,42 @@ pub(crate) fn model_name(options: &AgentOptions, env: &Env, catalogue: &Catalogu
     catalogue.resolve(named.trim()).to_owned()
 }
 
-/// Makes the provider: the one named, else the one that the model's name speaks for, else, at an address that was given,
-/// one that speaks the most common API.
+/// What options, environment and defaults come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Resolved {
+    /// The model that is asked.
+    pub model: String,
+    /// The provider's or profile's name.
+    pub provider: &'static str,
+    /// Where it is reached.
+    pub base_url: String,
+    /// Where the key comes from: a variable's name, `option`, or `none`.
+    pub key_source: &'static str,
+}
+
+/// Makes the provider.
 pub(crate) fn choose(
     options: &AgentOptions,
     env: &Env,
     catalogue: &Catalogue,
     shared: &SharedProviders,
 ) -> Result<Choice, ConfigError> {
+    let (resolved, config) = resolve(options, env, catalogue)?;
+    let provider = shared.get(config)?;
+    Ok(Choice { model: resolved.model.into(), provider, key_source: resolved.key_source })
+}
+
+/// Finds the provider: the one named, else the one that the model's name speaks for, else, at an address that was given,
+/// one that speaks the most common API.
+pub(crate) fn resolve(
+    options: &AgentOptions,
+    env: &Env,
+    catalogue: &Catalogue,
+) -> Result<(Resolved, ProviderConfig), ConfigError> {
     let model = model_name(options, env, catalogue);
-    let is_named = options.model.is_some() || env.get("CODEANY_MODEL").is_some();
     let has_address = options.base_url.is_some() || env.get("CODEANY_BASE_URL").is_some();
-    let profile = match &options.provider {
-        Some(name) => {
-            let known = || Profile::names().collect::<Vec<_>>().join(", ");
-            Profile::by_name(name)
-                .ok_or_else(|| ConfigError::NoProvider { name: name.clone(), known: known() })?
-        }
-        None => match Profile::for_model(&model) {
-            Some(profile) => profile,
-            None if has_address => {
-                Profile::by_name("generic").ok_or(ConfigError::NoProviderForModel { model: model.clone() })?
-            }
-            None => return Err(ConfigError::NoProviderForModel { model }),
-        },
-    };
+    let profile = profile(options, &model, has_address)?;
     let mut config = ProviderConfig::from_env(profile, env).with_idle_timeout(options.idle_timeout);
     if let Some(url) = &options.base_url {
         config.base_url.clone_from(url);
@@ -60,22 +71,47 @@ pub(crate) fn choose(
     if let Some(key) = &options.api_key {
         config = config.with_key(key.clone());
     }
-    if !is_named {
-        let default_is_theirs = Profile::for_model(&model).is_some_and(|theirs| theirs.name == profile.name);
-        if !default_is_theirs {
-            return Err(ConfigError::NoModelForProvider { provider: profile.name, model });
-        }
-        if config.key.is_none()
-            && !has_address
-            && env.get("OPENAI_API_KEY").is_some()
-            && env.get("ANTHROPIC_BASE_URL").is_none()
-        {
-            return Err(ConfigError::NoModelForKey { found: "OPENAI_API_KEY", model });
-        }
+    config.betas.clone_from(&options.betas);
+    config.context_window = options.context_window;
+    if options.model.is_none() && env.get("CODEANY_MODEL").is_none() {
+        check_default_model(&model, &config, has_address, env)?;
     }
     let key_source = key_source(options, env, &config);
-    let provider = shared.get(config)?;
-    Ok(Choice { model: model.into(), provider, key_source })
+    let base_url = config.base_url.clone();
+    Ok((Resolved { model, provider: profile.name, base_url, key_source }, config))
+}
+
+fn profile(options: &AgentOptions, model: &str, has_address: bool) -> Result<&'static Profile, ConfigError> {
+    let unknown = || ConfigError::NoProviderForModel { model: model.to_owned() };
+    match &options.provider {
+        Some(name) => Profile::by_name(name).ok_or_else(|| ConfigError::NoProvider {
+            name: name.clone(),
+            known: Profile::names().collect::<Vec<_>>().join(", "),
+        }),
+        None => match Profile::for_model(model) {
+            Some(profile) => Ok(profile),
+            None if has_address => Profile::by_name("generic").ok_or_else(unknown),
+            None => Err(unknown()),
+        },
+    }
+}
+
+/// Nobody named a model: the default one has to be the provider's, and reachable.
+fn check_default_model(
+    model: &str,
+    config: &ProviderConfig,
+    has_address: bool,
+    env: &Env,
+) -> Result<(), ConfigError> {
+    let provider = config.profile.name;
+    if Profile::for_model(model).is_none_or(|theirs| theirs.name != provider) {
+        return Err(ConfigError::NoModelForProvider { provider, model: model.to_owned() });
+    }
+    let elsewhere = has_address || env.get("ANTHROPIC_BASE_URL").is_some();
+    if config.key.is_none() && !elsewhere && env.get("OPENAI_API_KEY").is_some() {
+        return Err(ConfigError::NoModelForKey { found: "OPENAI_API_KEY", model: model.to_owned() });
+    }
+    Ok(())
 }
 
 /// The variable that the key was read from, for people who wonder which one counted.
@@ -109,6 +145,8 @@ struct Place {
     base_url: String,
     key: Option<Secret>,
     bearer: bool,
+    betas: Vec<String>,
+    context_window: Option<u64>,
     idle_timeout: Duration,
 }
 
@@ -119,6 +157,8 @@ impl SharedProviders {
             base_url: config.base_url.clone(),
             key: config.key.clone(),
             bearer: config.bearer,
+            betas: config.betas.clone(),
+            context_window: config.context_window,
             idle_timeout: config.idle_timeout,
         };
         let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -45,6 +45,8 @@ pub enum SessionEntry {
     ModelDone(ModelDone),
     /// A request brought no whole answer.
     ModelFailed(ModelFailed),
+    /// Something about a request that whoever made the agent should know.
+    Noticed(Notice),
     /// It was decided whether a call runs.
     Ruled(Ruled),
     /// A call put a question and waits.
@@ -221,6 +223,26 @@ pub struct Retry {
     pub model: Arc<str>,
 }
 
+/// Something that went otherwise than asked, or looks so. The run goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notice {
+    /// What kind.
+    pub kind: NoticeKind,
+    /// One sentence for people.
+    pub text: String,
+}
+
+/// Kinds of notices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum NoticeKind {
+    /// The request was sent otherwise than it asked, to fit the model.
+    RequestFitted,
+    /// The provider counted far fewer input tokens than were sent: it may have cut the conversation.
+    InputTruncated,
+}
+
 /// A provider's failure, as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
@@ -292,7 +314,8 @@ pub struct RunEnded {
 }
 
 /// The tags that this version knows; anything else is [`SessionEntry::Unknown`].
-const KNOWN: [&str; 14] = [
+const KNOWN: [&str; 15] = [
+    "noticed",
     "opened",
     "configured",
     "user",

@@ -11,8 +11,8 @@ mod transcript;
 mod writer;
 
 pub use entry::{
-    Done, FORMAT_VERSION, Failure, ModelDone, ModelFailed, ModelSettings, Opened, Origin, Owner, Retry,
-    Ruled, RunEnded, RunLimits, RunStarted, SessionEntry, Stored, ToolScheduling, UserMessage,
+    Done, FORMAT_VERSION, Failure, ModelDone, ModelFailed, ModelSettings, Notice, NoticeKind, Opened, Origin,
+    Owner, Retry, Ruled, RunEnded, RunLimits, RunStarted, SessionEntry, Stored, ToolScheduling, UserMessage,
 };
 pub use store::{Claim, Durability, JsonlStore, Lease, MemoryStore, SessionStore, StoreError};
 pub use transcript::Transcript;

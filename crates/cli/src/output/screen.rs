@@ -173,6 +173,8 @@ impl Output for Screen {
                 self.since = Instant::now();
             }
             AgentEvent::Interrupted => self.line("✗", "interrupted"),
+            AgentEvent::Notice(notice) => self.line("!", &one_line(&notice.text)),
+            AgentEvent::Configured(c) => self.line("—", &format!("model {} → {}", c.from.model, c.to.model)),
             _ => {}
         }
     }

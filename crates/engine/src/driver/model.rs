@@ -9,7 +9,9 @@ use open_agent_model::{
     Assembled, Assembler, Block, Cost, Message, MessageId, ModelEvent, ModelRequest, ModelStream, Provider,
     ProviderError, ProviderErrorKind, Role, RunStatus, Timestamp, ToolChoice, ToolUseId, Usage, UsageUpdate,
 };
-use open_agent_session::{Durability, Failure, ModelDone, ModelFailed, Retry, RunEnded, SessionEntry};
+use open_agent_session::{
+    Durability, Failure, ModelDone, ModelFailed, Notice, NoticeKind, Retry, RunEnded, SessionEntry,
+};
 use tokio::time::Instant;
 
 use super::Driver;
@@ -33,7 +35,8 @@ impl Driver {
         }
         let price = host.catalogue.find(&model).and_then(|m| m.price);
         // The vendor's count of the last request is a bound from below: conversations only grow.
-        let estimate = estimate_tokens(&request).max(self.machine.context_tokens());
+        let sent = estimate_tokens(&request);
+        let estimate = sent.max(self.machine.context_tokens());
         let reservation = match host.budget.reserve(price.as_ref(), estimate, request.options.max_tokens) {
             Ok(reservation) => reservation,
             Err(exceeded) => {
@@ -44,6 +47,12 @@ impl Driver {
             }
         };
         request.options.max_tokens = reservation.max_tokens;
+        let fitted = self.new_notices(NoticeKind::RequestFitted, host.provider.notes(&request));
+        if !fitted.is_empty() {
+            drop(reservation);
+            // Told before the request is made; then the same step comes again.
+            return self.record(fitted, Durability::Written).await;
+        }
         tracing::debug!(%model, messages = request.messages.len(), about_tokens = estimate, "a request");
 
         let mut assembler = Assembler::new();
@@ -64,7 +73,7 @@ impl Driver {
                 let partial = assembler.partial();
                 let usage = *assembler.usage();
                 match assembler.finish() {
-                    Ok(assembled) => self.done(&model, assembled, api_ms).await,
+                    Ok(assembled) => self.done(&model, assembled, sent, api_ms).await,
                     Err(error) => self.write_failure(&model, Some(error), partial, (usage, api_ms)).await,
                 }
             }
@@ -93,7 +102,13 @@ impl Driver {
         }
     }
 
-    async fn done(&mut self, model: &Arc<str>, answer: Assembled, api_ms: u64) -> Result<(), EngineError> {
+    async fn done(
+        &mut self,
+        model: &Arc<str>,
+        answer: Assembled,
+        sent: u64,
+        api_ms: u64,
+    ) -> Result<(), EngineError> {
         let content = self.with_legal_ids(answer.content);
         let message = Message {
             id: MessageId::from_number(self.host.ports.clock.new_id()),
@@ -103,6 +118,8 @@ impl Driver {
         };
         let usage = answer.usage.total();
         tracing::debug!(stop = answer.stop.as_str(), api_ms, tokens = usage.output_tokens, "an answer");
+        let cut = truncation(usage.all_input(), sent);
+        let mut entries = self.new_notices(NoticeKind::InputTruncated, cut.into_iter().collect());
         let done = ModelDone {
             message: Arc::new(message),
             stop: answer.stop,
@@ -111,7 +128,20 @@ impl Driver {
             api_ms,
             vendor_id: answer.id,
         };
-        self.record(vec![SessionEntry::ModelDone(done)], Durability::Written).await
+        entries.push(SessionEntry::ModelDone(done));
+        self.record(entries, Durability::Written).await
+    }
+
+    /// Entries for what the run has not been told yet.
+    fn new_notices(&self, kind: NoticeKind, texts: Vec<String>) -> Vec<SessionEntry> {
+        let told = self.machine.run().map(|r| r.notices.as_slice()).unwrap_or_default();
+        let is_new = |text: &String| match kind {
+            // The numbers differ each time; once is enough.
+            NoticeKind::InputTruncated => told.iter().all(|n| n.kind != kind),
+            _ => told.iter().all(|n| n.kind != kind || n.text != *text),
+        };
+        let new = texts.into_iter().filter(is_new);
+        new.map(|text| SessionEntry::Noticed(Notice { kind, text })).collect()
     }
 
     async fn failed(
@@ -286,6 +316,17 @@ fn delta(event: ModelEvent) -> Option<(DeltaKind, String)> {
         _ => return None,
     };
     (!text.is_empty()).then_some((kind, text))
+}
+
+/// A server with a small window may cut the conversation without a word. Below a few thousand tokens the estimate is too
+/// rough to say so.
+fn truncation(counted: u64, sent: u64) -> Option<String> {
+    (counted > 0 && sent > 4_000 && counted.saturating_mul(3) < sent).then(|| {
+        format!(
+            "the provider counted {counted} input tokens where about {sent} were sent: it may have cut the conversation. \
+             Set the server's context window to what the conversation needs"
+        )
+    })
 }
 
 /// How many tokens the request's input has, roughly.

@@ -493,3 +493,24 @@ async fn a_process_that_dies_while_it_waits_is_followed_by_one_that_waits_on() {
     finish(&mut driver).await;
     assert_eq!(status(driver.machine().run().unwrap()), RunStatus::Success);
 }
+
+#[tokio::test]
+async fn h_prv_04_a_provider_that_cut_the_input_is_noticed_once() {
+    let model = || {
+        Scripted::responding(|r| match r.messages.len() {
+            1..4 => Reply::call("read", r#"{"n":1}"#).usage(1_900, 5),
+            _ => Reply::text("what?").usage(1_950, 5),
+        })
+    };
+    let notices = async |prompt: String| {
+        let world = World::new(model());
+        let mut driver = world.open().await;
+        driver.begin(spec(&prompt, RunLimits::default())).await.unwrap();
+        finish(&mut driver).await;
+        driver.machine().run().unwrap().notices.clone()
+    };
+    let cut = notices("word ".repeat(8_000)).await;
+    assert_eq!(cut.len(), 1, "{cut:?}");
+    assert!(cut[0].text.contains("counted 1900 input tokens where about 10"), "{}", cut[0].text);
+    assert_eq!(notices("word ".repeat(1_000)).await, []);
+}

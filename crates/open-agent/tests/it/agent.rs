@@ -8,6 +8,7 @@ use open_agent::{
     Agent, AgentBuilder, AgentError, AgentOptions, ConfigError, Cost, Effort, Env, PermissionMode,
     RetryConfig, RunStatus, SessionId, ThinkingMode, ToolScheduling,
 };
+use open_agent_testkit::server::{ModelServer, Reply as ServerReply, Script};
 
 fn env(pairs: &[(&str, &str)]) -> Env {
     pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
@@ -36,7 +37,9 @@ async fn options_with(change: impl FnOnce(&mut AgentOptions)) -> RequestOptions 
 /// is added without a test fails.
 #[test]
 fn h_every_option_has_a_test() {
-    const TESTED: [(&str, &str); 24] = [
+    const TESTED: [(&str, &str); 26] = [
+        ("betas", "what_only_the_wire_shows"),
+        ("context_window", "what_only_the_wire_shows"),
         ("model", "every_option_makes_a_difference"),
         ("fallback_model", "retries_and_fallback_are_as_told"),
         ("retry", "retries_and_fallback_are_as_told"),
@@ -109,6 +112,42 @@ async fn every_option_makes_a_difference() {
         o.disallowed_tools = names(&["Bash"]);
     });
     assert_eq!(tools(&fewer.await), ["Read"], "the deny list wins");
+}
+
+#[tokio::test]
+async fn what_only_the_wire_shows() {
+    let server = ModelServer::start(Script::always(ServerReply::text("ok"))).unwrap();
+    let ask = async |change: fn(&mut AgentOptions)| {
+        let builder = AgentBuilder::with_env(Env::default()).configure(|o| {
+            o.persist_session = false;
+            o.base_url = Some(server.url());
+        });
+        builder.configure(change).build().unwrap().prompt("x").await.unwrap();
+        server.requests().pop().unwrap()
+    };
+    let request = ask(|o| o.betas = vec!["one-2026".into(), "two-2026".into()]).await;
+    assert_eq!(request.header("anthropic-beta"), "one-2026,two-2026");
+    let request = ask(|o| {
+        (o.provider, o.model) = (Some("ollama".into()), Some("mine".into()));
+        o.context_window = Some(8_192);
+    });
+    assert_eq!(request.await.body["options"]["num_ctx"], 8_192);
+}
+
+#[test]
+fn what_options_and_environment_come_to_can_be_asked() {
+    let env = env(&[("OPENAI_API_KEY", "k-test"), ("CODEANY_MODEL", "gpt-4o")]);
+    let resolved = AgentBuilder::with_env(env).resolved().unwrap();
+    assert_eq!(
+        (&*resolved.model, resolved.provider, resolved.key_source),
+        ("gpt-4o", "openai", "OPENAI_API_KEY")
+    );
+    assert_eq!(resolved.base_url, "https://api.openai.com/v1");
+    let defaults = AgentBuilder::with_env(Env::default()).resolved().unwrap();
+    assert_eq!(
+        (&*defaults.model, defaults.provider, defaults.key_source),
+        ("claude-sonnet-4-6", "anthropic", "none")
+    );
 }
 
 #[tokio::test]
@@ -420,4 +459,26 @@ async fn an_interrupt_ends_one_run_of_a_stream_of_messages() {
     assert!(agent.interrupt());
     let statuses: Vec<RunStatus> = run.result().await.unwrap().iter().map(|r| r.status).collect();
     assert_eq!(statuses, [RunStatus::Cancelled, RunStatus::Success]);
+}
+
+#[tokio::test]
+async fn a_request_that_is_fitted_to_the_model_is_an_event() {
+    let server = ModelServer::start(Script::always(ServerReply::text("ok"))).unwrap();
+    let builder = AgentBuilder::with_env(Env::default()).configure(|o| {
+        o.persist_session = false;
+        o.base_url = Some(server.url());
+        o.thinking = Some(ThinkingMode::Enabled { budget_tokens: 100_000 });
+    });
+    let mut run = builder.build().unwrap().stream_messages("x");
+    let mut told = Vec::new();
+    while let Some(envelope) = futures_util::StreamExt::next(&mut run).await {
+        if let open_agent::AgentEvent::Notice(notice) = envelope.event {
+            told.push(notice.text);
+        }
+    }
+    assert_eq!(
+        told,
+        ["a thinking budget of 100000 tokens does not fit into max_tokens 16384: 12288 are asked for"]
+    );
+    assert_eq!(server.requests()[0].body["thinking"]["budget_tokens"], 12_288);
 }

@@ -62,6 +62,10 @@ impl Provider for AnthropicProvider {
         let config = self.endpoint.config();
         Capabilities { provider: config.name.clone(), documents: config.profile.documents }
     }
+
+    fn notes(&self, request: &ModelRequest) -> Vec<String> {
+        thinking::notes(request)
+    }
 }
 
 impl fmt::Debug for AnthropicProvider {

@@ -80,6 +80,59 @@ pub(crate) fn fit(request: &ModelRequest) -> Fitted {
     Fitted { thinking, output_config }
 }
 
+/// What `fit` changed, for people.
+pub(crate) fn notes(request: &ModelRequest) -> Vec<String> {
+    let options = &request.options;
+    let fitted = fit(request);
+    let mut notes = Vec::new();
+    match (options.thinking, &fitted.thinking) {
+        (Some(ThinkingMode::Enabled { budget_tokens }), Some(Thinking::Enabled { budget_tokens: sent }))
+            if budget_tokens != *sent =>
+        {
+            let most = options.max_tokens;
+            notes.push(format!(
+                "a thinking budget of {budget_tokens} tokens does not fit into max_tokens {most}: {sent} are asked for"
+            ));
+        }
+        (Some(ThinkingMode::Enabled { .. }), Some(Thinking::Adaptive)) => {
+            let effort = fitted.output_config.as_ref().map_or("", |c| c.effort);
+            notes.push(format!(
+                "{} takes no thinking budget: adaptive thinking with effort {effort} is asked for",
+                request.model
+            ));
+        }
+        (Some(ThinkingMode::Adaptive), Some(Thinking::Enabled { budget_tokens })) => notes.push(format!(
+            "{} knows no adaptive thinking: a budget of {budget_tokens} tokens is asked for",
+            request.model
+        )),
+        (Some(ThinkingMode::Enabled { .. } | ThinkingMode::Adaptive), None) => {
+            notes.push(
+                "thinking is left out: a forced tool call or a small max_tokens leaves no room for it".into(),
+            );
+        }
+        _ => {}
+    }
+    match (options.effort, &fitted.output_config, &fitted.thinking) {
+        (Some(wish), Some(sent), _) if wish.as_str() != sent.effort => {
+            notes.push(format!(
+                "effort {wish} is lowered to {}, the most that {} knows",
+                sent.effort, request.model
+            ));
+        }
+        (Some(wish), None, Some(Thinking::Enabled { budget_tokens })) => {
+            notes.push(format!("effort {wish} goes out as a thinking budget of {budget_tokens} tokens"));
+        }
+        (Some(wish), None, None) => {
+            notes.push(format!("effort {wish} is left out: there is no room for thinking"))
+        }
+        _ => {}
+    }
+    if options.temperature.is_some() && fitted.thinks() {
+        notes.push("the temperature is left out: it cannot be set together with thinking".into());
+    }
+    notes
+}
+
 fn thinking(options: &RequestOptions, model: &Abilities) -> Option<Thinking> {
     // A call that must be made leaves no room for thinking before it.
     let forced = matches!(options.tool_choice, ToolChoice::Any | ToolChoice::Tool(_));
@@ -128,6 +181,39 @@ mod tests {
             serde_json::to_string(&out.thinking).unwrap(),
             serde_json::to_string(&out.output_config).unwrap()
         )
+    }
+
+    fn noted(model: &str, set: impl FnOnce(&mut RequestOptions)) -> Vec<String> {
+        let mut options = RequestOptions::default();
+        set(&mut options);
+        notes(&ModelRequest { model: model.into(), prefix: Arc::default(), messages: Vec::new(), options })
+    }
+
+    #[test]
+    fn what_is_fitted_is_told() {
+        let budget = |budget_tokens| Some(ThinkingMode::Enabled { budget_tokens });
+        let one = |model: &str, set: fn(&mut RequestOptions)| -> String { noted(model, set).join("; ") };
+        assert_eq!(one("claude-sonnet-4-6", |_| {}), "");
+        assert_eq!(noted("claude-sonnet-4-6", |o| o.thinking = budget(4_000)), [""; 0]);
+        let lowered = noted("claude-sonnet-4-6", |o| o.thinking = budget(32_768));
+        assert_eq!(
+            lowered,
+            ["a thinking budget of 32768 tokens does not fit into max_tokens 16384: 12288 are asked for"]
+        );
+        let adaptive = noted("claude-opus-4-8", |o| o.thinking = budget(4_000));
+        assert!(adaptive[0].contains("takes no thinking budget"), "{adaptive:?}");
+        assert!(one("claude-opus-4-5", |o| o.effort = Some(Effort::Max)).contains("lowered to high"));
+        assert!(one("claude-haiku-4-5", |o| o.effort = Some(Effort::Low)).contains("budget of 1024 tokens"));
+        let forced = one("claude-sonnet-4-6", |o| {
+            o.thinking = Some(ThinkingMode::Adaptive);
+            o.tool_choice = ToolChoice::Any;
+        });
+        assert!(forced.contains("thinking is left out"), "{forced}");
+        let warm = one("claude-sonnet-4-6", |o| {
+            o.thinking = Some(ThinkingMode::Adaptive);
+            o.temperature = Some(1.0);
+        });
+        assert!(warm.contains("the temperature is left out"), "{warm}");
     }
 
     const ADAPTIVE: &str = r#"{"type":"adaptive"}"#;

@@ -163,7 +163,8 @@ impl Chaos {
             reply = reply.and_tool(&tool.name, tool.input.clone());
             if fault == Fault::BadIds {
                 let long = "x".repeat(80);
-                reply = reply.with_id(dice.pick(&["same", "call_0_0", NO_ID, "not legal!", "ünïcode", &long]));
+                reply =
+                    reply.with_id(dice.pick(&["same", "call_0_0", NO_ID, "not legal!", "ünïcode", &long]));
             }
         }
         if fault == Fault::BadCall {
@@ -247,7 +248,9 @@ fn spoil(dice: &mut Dice, fault: Fault, content_type: &str, text: String) -> Rep
             match dice.up_to(3) {
                 0 => bytes = noise,
                 1 => bytes.splice(at..at, noise).for_each(drop),
-                _ => bytes.splice(at..at, b"\n\ndata: {\"type\":7,\"choices\":\"x\"}\n\n".to_owned()).for_each(drop),
+                _ => bytes
+                    .splice(at..at, b"\n\ndata: {\"type\":7,\"choices\":\"x\"}\n\n".to_owned())
+                    .for_each(drop),
             }
         }
         _ => {}

@@ -146,6 +146,11 @@ impl ClaudeFrames {
                 frame.ask_id = Some(answered.ask.to_string());
                 self.line(Detail::Messages, &frame, out);
             }
+            AgentEvent::Notice(notice) => {
+                let mut frame = self.system("notice", seq);
+                frame.message = Some(&notice.text);
+                self.line(Detail::Messages, &frame, out);
+            }
             AgentEvent::Configured(c) => {
                 let mut frame = self.system("model_switched", seq);
                 frame.switched = Some(frame::Switched { from_model: &c.from.model, to_model: &c.to.model });

@@ -103,9 +103,12 @@ async fn peer_llmock_refusals_that_stay_are_typed_failures() {
 async fn peer_llmock_broken_streams_are_asked_for_again() {
     let mock = Llmock::start(&[]).unwrap();
     for provider in PROVIDERS {
-        for (kind, failure) in
-            [("disconnect", Connection), ("truncate", Connection), ("malformed", Protocol), ("stall", Timeout)]
-        {
+        for (kind, failure) in [
+            ("disconnect", Connection),
+            ("truncate", Connection),
+            ("malformed", Protocol),
+            ("stall", Timeout),
+        ] {
             for after in [0, 1, 3] {
                 let fault = |times: &str| {
                     format!(

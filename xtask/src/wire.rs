@@ -1,0 +1,17 @@
+//! `wire`: the named scenarios that every provider profile has to pass, with what is skipped and why. For whoever adds a
+//! profile: a row of data, and this green.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::shell;
+
+pub(crate) fn run(root: &Path, profile: Option<&str>) -> Result<bool> {
+    // Test names hold no dots or dashes.
+    let name = profile.unwrap_or_default().replace(['.', '-'], "_");
+    let filter = format!("package(open-agent-providers) and test(/conformance::{name}/)");
+    let mut tests = shell::cargo(root);
+    tests.args(["nextest", "run", "--workspace", "--locked", "--success-output", "immediate", "--filterset"]);
+    shell::show(tests.arg(filter))
+}
