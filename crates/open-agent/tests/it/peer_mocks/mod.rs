@@ -60,7 +60,7 @@ fn options(provider: &str, base_url: &str) -> AgentOptions {
     o.tools = Some(Vec::new());
     o.idle_timeout = Duration::from_millis(700);
     o.retry =
-        RetryConfig { max_retries: 2, base_delay: Duration::from_millis(100), ..RetryConfig::default() };
+        RetryConfig { max_retries: 2, base_delay: Duration::from_millis(200), ..RetryConfig::default() };
     o
 }
 
