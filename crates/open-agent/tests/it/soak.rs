@@ -156,7 +156,7 @@ async fn round(number: u64, faults: &mut HashMap<Fault, usize>) -> Ends {
     let builders = ["anthropic", "generic"].map(|provider| builder(provider, server.url()));
     let conversation = |n: u64| {
         let half = if n.is_multiple_of(2) { 0 } else { 1 };
-        let ordered = n % 3 != 0;
+        let ordered = !n.is_multiple_of(3);
         let builder = builders[half].clone().configure(|o| {
             o.tool_scheduling = if ordered { ToolScheduling::Ordered } else { ToolScheduling::ReadsFirst };
         });

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::server::reply::{Answer, Body};
+use crate::server::reply::Body;
 use crate::server::{Format, Pace, Recorded, Reply, Script, render};
 
 /// What a chaotic server does; each is counted when it is done.
@@ -140,15 +140,16 @@ impl Chaos {
                 Reply::raw(status, "text/html", "<!DOCTYPE html><html><body>A gateway.</body></html>")
             }
             _ => {
-                let answer = self.answer(&mut dice, fault);
-                let (content_type, text) = render::answer(&answer, request, format, turn);
+                let reply = self.answer(&mut dice, fault);
+                let Body::Answer(answer) = &reply.body else { return reply };
+                let (content_type, text) = render::answer(answer, request, format, turn);
                 spoil(&mut dice, fault, content_type, text)
             }
         }
     }
 
     /// An answer, with the faults that an answer can have by itself.
-    fn answer(&self, dice: &mut Dice, fault: Fault) -> Answer {
+    fn answer(&self, dice: &mut Dice, fault: Fault) -> Reply {
         let mut reply = Reply::answer().delta(dice.up_to(12) + 1);
         if dice.one_in(4) {
             reply = reply.and_thinking("Let me see. Ä ẞ 🦀", "c2lnbmVk");
@@ -201,10 +202,7 @@ impl Chaos {
         if fault == Fault::Plain {
             reply = reply.plain();
         }
-        match reply.body {
-            Body::Answer(answer) => answer,
-            Body::Raw(_) => unreachable!("made of parts above"),
-        }
+        reply
     }
 }
 
