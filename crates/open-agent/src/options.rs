@@ -1,6 +1,7 @@
 //! What an agent can be told. Owns the options, their defaults and their check; wires nothing.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use open_agent_engine::RetryConfig;
 use open_agent_model::{Cost, Effort, PermissionMode, Secret, SessionId, ThinkingMode, ToolChoice};
@@ -20,6 +21,9 @@ pub struct AgentOptions {
     pub fallback_model: Option<String>,
     /// How failed requests are retried.
     pub retry: RetryConfig,
+    /// How long a server may say nothing, before its answer and within it, until the request counts as failed. There is no
+    /// bound on the whole answer.
+    pub idle_timeout: Duration,
     /// The provider's or profile's name. Default: chosen by the model's name.
     pub provider: Option<String>,
     /// Where the provider is reached. Default: the environment's, else the vendor's own.
@@ -77,6 +81,7 @@ impl Default for AgentOptions {
             model: None,
             fallback_model: None,
             retry: RetryConfig::default(),
+            idle_timeout: Duration::from_secs(300),
             provider: None,
             base_url: None,
             api_key: None,
@@ -119,6 +124,7 @@ impl AgentOptions {
             ("max_turns", self.max_turns == Some(0)),
             ("max_model_calls", self.max_model_calls == 0),
             ("max_budget_usd", self.max_budget_usd == Some(Cost(0))),
+            ("idle_timeout", self.idle_timeout.is_zero()),
             ("max_tokens", self.max_tokens == Some(0)),
             ("context_window", self.context_window == Some(0)),
             ("thinking", self.thinking == Some(ThinkingMode::Enabled { budget_tokens: 0 })),

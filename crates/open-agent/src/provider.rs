@@ -1,6 +1,7 @@
 //! Which provider answers, and with which model. Owns the order in which options, environment and defaults count.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use open_agent_model::{Catalogue, Env, Provider, Secret};
 use open_agent_providers::{Profile, ProviderConfig};
@@ -63,7 +64,7 @@ pub(crate) fn resolve(
     let model = model_name(options, env, catalogue);
     let has_address = options.base_url.is_some() || env.get("CODEANY_BASE_URL").is_some();
     let profile = profile(options, &model, has_address)?;
-    let mut config = ProviderConfig::from_env(profile, env);
+    let mut config = ProviderConfig::from_env(profile, env).with_idle_timeout(options.idle_timeout);
     if let Some(url) = &options.base_url {
         config.base_url.clone_from(url);
     }
@@ -146,6 +147,7 @@ struct Place {
     bearer: bool,
     betas: Vec<String>,
     context_window: Option<u64>,
+    idle_timeout: Duration,
 }
 
 impl SharedProviders {
@@ -157,6 +159,7 @@ impl SharedProviders {
             bearer: config.bearer,
             betas: config.betas.clone(),
             context_window: config.context_window,
+            idle_timeout: config.idle_timeout,
         };
         let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = made.iter().find(|known| known.place == place) {
@@ -185,5 +188,6 @@ mod tests {
         assert!(Arc::ptr_eq(&one, &provider(|o| o.model = Some("haiku".into()))));
         assert!(!Arc::ptr_eq(&one, &provider(|o| o.api_key = Some(Secret::new("k-other")))));
         assert!(!Arc::ptr_eq(&one, &provider(|o| o.base_url = Some("http://127.0.0.1:1".into()))));
+        assert!(!Arc::ptr_eq(&one, &provider(|o| o.idle_timeout = Duration::from_secs(1))));
     }
 }

@@ -8,6 +8,7 @@ mod config;
 mod endpoint;
 mod events;
 mod failure;
+mod name;
 #[cfg(test)]
 mod oddities;
 mod openai;

@@ -1,5 +1,7 @@
-//! Test helpers: temporary workspaces and a scripted model server. Only tests use it; it knows no engine.
+//! Test helpers: temporary workspaces, a scripted model server, servers of others. Only tests use it; it knows no engine.
 
 pub mod llama;
+pub mod mocks;
+mod process;
 #[cfg(feature = "server")]
 pub mod server;

@@ -2,7 +2,9 @@
 //! then given to the tests named `peer_<name>_…` through an environment variable. A peer that cannot be had is a
 //! failure: a check that skips itself is none.
 
+mod aimock;
 mod llama;
+mod llmock;
 mod python;
 mod rg;
 
@@ -26,7 +28,9 @@ struct Peer {
 }
 
 const PEERS: &[Peer] = &[
+    Peer { name: "aimock", stamp: aimock::stamp, install: aimock::install, check: aimock::check },
     Peer { name: "llama", stamp: llama::stamp, install: llama::install, check: llama::check },
+    Peer { name: "llmock", stamp: llmock::stamp, install: llmock::install, check: llmock::check },
     Peer { name: "rg", stamp: rg::stamp, install: rg::install, check: rg::check },
 ];
 

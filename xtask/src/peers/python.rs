@@ -33,6 +33,11 @@ impl Python {
         shell::quiet(self.pip("install").args(requirements)).map(drop)
     }
 
+    /// Installs these packages, each with its version, and nothing that they ask for beyond.
+    pub(super) fn install_exactly(&self, requirements: &[&str]) -> Result<()> {
+        shell::quiet(self.pip("install").arg("--no-deps").args(requirements)).map(drop)
+    }
+
     /// Fetches exactly these files, without what they depend on.
     pub(super) fn download(&self, pinned: &[Pinned], into: &Path) -> Result<()> {
         let lines: Vec<String> =

@@ -37,12 +37,13 @@ async fn options_with(change: impl FnOnce(&mut AgentOptions)) -> RequestOptions 
 /// is added without a test fails.
 #[test]
 fn h_every_option_has_a_test() {
-    const TESTED: [(&str, &str); 25] = [
+    const TESTED: [(&str, &str); 26] = [
         ("betas", "what_only_the_wire_shows"),
         ("context_window", "what_only_the_wire_shows"),
         ("model", "every_option_makes_a_difference"),
         ("fallback_model", "retries_and_fallback_are_as_told"),
         ("retry", "retries_and_fallback_are_as_told"),
+        ("idle_timeout", "a_server_that_says_nothing_is_given_up"),
         ("provider", "what_makes_no_agent_is_said"),
         ("base_url", "options_come_before_the_environment_and_that_before_defaults"),
         ("system_prompt", "every_option_makes_a_difference"),
@@ -72,7 +73,7 @@ fn h_every_option_has_a_test() {
     let mut tested: Vec<&str> = TESTED.iter().map(|(name, _)| *name).collect();
     tested.sort_unstable();
     assert_eq!(there, tested);
-    let source = include_str!("agent.rs");
+    let source = concat!(include_str!("agent.rs"), include_str!("silence.rs"));
     for (name, test) in TESTED {
         assert!(source.contains(&format!("fn {test}(")), "{name} names a test that is not there");
     }
@@ -305,6 +306,7 @@ fn what_makes_no_agent_is_said() {
         (refused(key, |o| o.max_tokens = Some(0)), "max_tokens is 0"),
         (refused(key, |o| o.temperature = Some(f64::NAN)), "between 0 and 2"),
         (refused(key, |o| o.context_window = Some(0)), "context_window is 0"),
+        (refused(key, |o| o.idle_timeout = std::time::Duration::ZERO), "idle_timeout is 0"),
         (refused(key, |o| o.thinking = Some(ThinkingMode::Enabled { budget_tokens: 0 })), "thinking is 0"),
         (refused(&[("OPENAI_API_KEY", "k-test")], |_| {}), "give a model with `--model NAME`"),
         (

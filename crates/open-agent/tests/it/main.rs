@@ -5,4 +5,7 @@
 mod agent;
 mod examples;
 mod peer_llama;
+mod peer_mocks;
 mod seventh_tool;
+mod silence;
+mod soak;

@@ -1,5 +1,6 @@
 //! Requests of the Messages API. Owns how our data is written there: a pure function of request, profile and marks.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -11,6 +12,7 @@ use serde::Serialize;
 
 use super::thinking::{self, OutputConfig, Thinking};
 use crate::cache::EncodeCache;
+use crate::name::sendable;
 
 /// Stands for a message of which nothing can be sent, so that roles still alternate.
 pub(crate) const NOTHING_VISIBLE: &str = "(no visible output)";
@@ -120,7 +122,7 @@ enum WireBlock<'a> {
     },
     ToolUse {
         id: &'a str,
-        name: &'a str,
+        name: Cow<'a, str>,
         input: RawJson,
     },
     ToolResult {
@@ -295,7 +297,7 @@ fn piece(block: &Block, written_here: bool) -> Option<Piece<'_>> {
         }
         Block::ToolUse(u) => WireBlock::ToolUse {
             id: u.id.as_str(),
-            name: &u.name,
+            name: sendable(&u.name),
             input: if u.broken.is_some() { RawJson::object() } else { u.input.clone() },
         },
         Block::ToolResult(r) => WireBlock::ToolResult {

@@ -1,5 +1,7 @@
 //! Requests of chat completions. Owns how our data is written there: a pure function of request and profile.
 
+use std::borrow::Cow;
+
 use open_agent_model::{
     Block, Message, ModelRequest, Prefix, RawJson, ResultBlock, Role, Source, Thinking, ToolChoice,
     ToolResult,
@@ -10,6 +12,7 @@ use serde::ser::{SerializeMap as _, Serializer};
 use super::thinking::Wishes;
 use crate::anthropic::{NOTHING_VISIBLE, plain_text};
 use crate::cache::EncodeCache;
+use crate::name::sendable;
 use crate::{Profile, ReasoningBack};
 
 /// Encodes requests and remembers what does not change.
@@ -156,7 +159,7 @@ struct WireCall<'a> {
 
 #[derive(Serialize)]
 struct WireCallFunction<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     arguments: &'a str,
 }
 
@@ -272,7 +275,7 @@ fn assistant<'a>(message: &'a Message, here: bool, profile: &Profile) -> WireMes
             id: u.id.as_str(),
             kind: "function",
             function: WireCallFunction {
-                name: &u.name,
+                name: sendable(&u.name),
                 arguments: if u.broken.is_some() { "{}" } else { u.input.get() },
             },
         })

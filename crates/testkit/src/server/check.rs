@@ -150,6 +150,7 @@ fn anthropic_block(block: &Value, role: &str, results_over: bool) -> Verdict {
         "tool_use" => {
             ensure(assistant, || "a call in a user's message".into())?;
             ensure(is_name(text(block, "id")), || format!("id {:?} is not legal", text(block, "id")))?;
+            ensure(is_name(text(block, "name")), || "a call has no legal name".into())?;
             ensure(block.get("input").is_some_and(Value::is_object), || "input is no object".into())
         }
         "tool_result" => {

@@ -3,6 +3,7 @@
 //!
 //! It runs on a thread with a runtime of its own: it works for programs under test as for tests with a paused clock.
 
+mod chaos;
 mod check;
 mod play;
 mod render;
@@ -18,6 +19,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
+pub use chaos::{Chaos, ChaosTool, Fault};
 pub use reply::{Pace, Reply};
 pub use script::Script;
 

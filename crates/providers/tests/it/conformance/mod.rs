@@ -50,6 +50,7 @@ static SCENARIOS: &[Scenario] = scenarios! {
     requests::own_thinking_goes_back, skip |p| never_back(p);
     requests::thinking_of_another_model_stays_here;
     requests::broken_arguments_go_back_as_an_empty_object;
+    requests::a_made_up_name_goes_back_as_one_that_is_accepted;
     requests::tool_choice_is_observed, skip |p| (!p.tool_choice).then_some("the server knows `auto` only");
     requests::no_tools_where_none_may_be_called, skip |p| p.tool_choice.then_some("the server can be told");
     requests::sampling_options_are_observed;

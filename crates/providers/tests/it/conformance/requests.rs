@@ -46,6 +46,17 @@ pub(super) async fn everything_is_accepted_by_a_strict_server(p: &'static Profil
     assert_eq!(body.contains("JVBERi0="), p.documents);
 }
 
+pub(super) async fn a_made_up_name_goes_back_as_one_that_is_accepted(p: &'static Profile) {
+    let messages = vec![
+        message(Role::User, vec![text("hi")]),
+        message(Role::Assistant, vec![call("1", "read file!", "{}")]),
+        message(Role::User, vec![result("1", vec![ResultBlock::text("no such tool")], true)]),
+    ];
+    // The server refuses names that no vendor takes.
+    let body = sent(p, request(messages)).await.to_string();
+    assert!(body.contains(r#""name":"read_file_""#), "{body}");
+}
+
 pub(super) async fn a_tool_round_trip(p: &'static Profile) {
     let calls = Reply::tool("Read", json!({ "path": "a" })).and_tool("Grep", json!({}));
     let server = ModelServer::start(Script::new([calls, Reply::text("done")])).unwrap();
