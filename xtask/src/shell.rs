@@ -14,6 +14,19 @@ pub(crate) fn cargo(root: &Path) -> Command {
     command
 }
 
+/// `cargo nextest`, which is built first where it is missing.
+pub(crate) fn nextest(root: &Path) -> Result<Command> {
+    if quiet(cargo(root).args(["nextest", "--version"])).is_err() {
+        println!("cargo-nextest is missing and is built now; this happens once");
+        if !show(cargo(root).args(["install", "--locked", "cargo-nextest"]))? {
+            bail!("cargo-nextest cannot be built; see above");
+        }
+    }
+    let mut command = cargo(root);
+    command.args(["nextest", "run", "--workspace", "--locked"]);
+    Ok(command)
+}
+
 /// Runs to the end with our own output; says the command line first, since its output follows.
 pub(crate) fn show(command: &mut Command) -> Result<bool> {
     println!("+ {}", line(command));

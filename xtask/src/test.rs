@@ -8,7 +8,7 @@ use anyhow::Result;
 use crate::{shell, tidy};
 
 pub(crate) fn run(root: &Path) -> Result<bool> {
-    let tests = shell::show(shell::cargo(root).args(["nextest", "run", "--workspace", "--locked"]))?;
+    let tests = shell::show(&mut shell::nextest(root)?)?;
     // nextest runs no doc tests.
     let docs = shell::show(shell::cargo(root).args(["test", "--workspace", "--doc", "--locked", "--quiet"]))?;
     println!("+ tidy");

@@ -11,7 +11,7 @@ pub(crate) fn run(root: &Path, profile: Option<&str>) -> Result<bool> {
     // Test names hold no dots or dashes.
     let name = profile.unwrap_or_default().replace(['.', '-'], "_");
     let filter = format!("package(open-agent-providers) and test(/conformance::{name}/)");
-    let mut tests = shell::cargo(root);
-    tests.args(["nextest", "run", "--workspace", "--locked", "--success-output", "immediate", "--filterset"]);
+    let mut tests = shell::nextest(root)?;
+    tests.args(["--success-output", "immediate", "--filterset"]);
     shell::show(tests.arg(filter))
 }

@@ -60,6 +60,12 @@ impl Budget {
         self.state().spent
     }
 
+    /// Takes into account what was spent before this budget was made.
+    pub fn at_least(&self, spent: Cost) {
+        let mut state = self.state();
+        state.spent = state.spent.max(spent);
+    }
+
     /// Reserves the estimated cost of a request's input. `price` is known wherever there is a limit: a budget for a
     /// model without a price is refused when the agent is made.
     pub fn reserve(
@@ -71,8 +77,11 @@ impl Budget {
         let (Some(limit), Some(price)) = (self.limit, price) else {
             return Ok(Reservation { budget: self, amount: Cost(0), max_tokens });
         };
-        let usage = open_agent_model::Usage { input_tokens, ..Default::default() };
-        let needed = price.of(&usage);
+        // Input may be written to the cache on the way, which can cost more.
+        let plain = open_agent_model::Usage { input_tokens, ..Default::default() };
+        let cached =
+            open_agent_model::Usage { cache_write_5m_input_tokens: input_tokens, ..Default::default() };
+        let needed = price.of(&plain).max(price.of(&cached));
         let mut state = self.state();
         let spent = state.spent.plus(state.reserved);
         let left = Cost(limit.0.saturating_sub(spent.plus(needed).0));

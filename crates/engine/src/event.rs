@@ -384,18 +384,30 @@ pub fn replay(session: &SessionId, records: &[Stored]) -> Vec<Envelope> {
     for record in records {
         // Before the record is applied: afterwards a turn's calls may be gone.
         let event = event_of(record, &machine);
+        let turn = turn_of(record, &machine);
         machine.apply(record);
         if let Some(event) = event {
-            events.push(envelope(session, &machine, record, event));
+            events.push(envelope((session, turn), &machine, record, event));
         }
     }
     events
 }
 
+/// The model turn that a record belongs to, told before the record is applied.
+#[must_use]
+pub(crate) fn turn_of(record: &Stored, machine: &Machine) -> u32 {
+    match &record.entry {
+        SessionEntry::Ruled(r) => r.call.turn,
+        SessionEntry::Done(d) => d.call.turn,
+        SessionEntry::Asked { ask, .. } | SessionEntry::Answered { ask, .. } => ask.call.turn,
+        _ => machine.transcript().turns(),
+    }
+}
+
 /// Puts a durable event in its envelope; `machine` has taken the record.
 #[must_use]
 pub(crate) fn envelope(
-    session: &SessionId,
+    (session, turn): (&SessionId, u32),
     machine: &Machine,
     record: &Stored,
     event: AgentEvent,
@@ -406,7 +418,7 @@ pub(crate) fn envelope(
         at: record.at,
         session: session.clone(),
         run: machine.run().map(crate::RunFold::id),
-        turn: machine.transcript().turns(),
+        turn,
         event,
     }
 }

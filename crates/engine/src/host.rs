@@ -67,6 +67,9 @@ pub enum EngineError {
     /// There is nothing to answer.
     #[error("the prompt is empty")]
     EmptyPrompt,
+    /// The prompt holds a block that only a model or a tool can make.
+    #[error("a prompt is made of text, pictures and documents; it holds another block")]
+    BadPrompt,
     /// No such question is open.
     #[error("no question {0} waits for an answer")]
     NoQuestion(open_agent_model::AskId),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use open_agent_model::{
     Access, Answer, AskId, Block, CallId, Change, Cost, Decision, Effect, Message, MessageId, Prefix,
-    Question, RawJson, Role, RunId, RunStatus, Seq, StopReason, Timestamp, ToolUse, Usage,
+    Question, RawJson, Role, RunId, RunStatus, StopReason, Timestamp, ToolUse, Usage,
 };
 use open_agent_session::{
     Done, ModelDone, ModelFailed, ModelSettings, Notice, Origin, Ruled, RunEnded, RunStarted, SessionEntry,
@@ -60,11 +60,8 @@ pub struct Machine {
     writers: BTreeMap<String, u16>,
     phase: Phase,
     run: Option<RunFold>,
-    /// A message came while calls were open.
-    superseded: bool,
     interrupted: bool,
     context_tokens: u64,
-    seq: Seq,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -122,6 +119,8 @@ pub struct RunFold {
     pub model: Arc<str>,
     /// Whom requests ask, and how.
     pub settings: ModelSettings,
+    /// Where the run's messages begin in the transcript.
+    pub first_message: usize,
     /// Failed attempts at the request that is due.
     pub failures: u32,
     /// Model answers.
@@ -163,7 +162,6 @@ pub struct ModelUse {
 impl Machine {
     /// Takes the next record of the log.
     pub fn apply(&mut self, record: &Stored) {
-        self.seq = record.seq;
         self.transcript.apply(&record.entry);
         if let Some(run) = self.run.as_mut().filter(|r| r.ended.is_none()) {
             run.last_at = record.at;
@@ -179,8 +177,7 @@ impl Machine {
             }
             SessionEntry::Configured(settings) => {
                 if let Some(run) = &mut self.run {
-                    run.model = Arc::clone(&settings.model);
-                    run.settings = settings.clone();
+                    run.configure(settings);
                 }
             }
             SessionEntry::Prefix(prefix) => self.prefix = Some(Arc::clone(prefix)),
@@ -210,9 +207,6 @@ impl Machine {
         if !lost.is_empty() {
             return Step::Record(lost);
         }
-        if self.superseded {
-            return Step::Record(self.close(Call::is_open, CLOSED_BY_MESSAGE));
-        }
         match &self.phase {
             Phase::Idle => {
                 let errors = vec!["the run has no message to answer".to_owned()];
@@ -225,6 +219,21 @@ impl Machine {
                 self.end(RunStatus::ErrorDuringExecution, vec![error.clone()], CLOSED_BY_LIMIT)
             }
         }
+    }
+
+    /// What ends the run that goes on, if there is one, before another begins.
+    #[must_use]
+    pub fn give_up(&self) -> Vec<SessionEntry> {
+        match self.run.as_ref().filter(|r| r.ended.is_none()) {
+            Some(_) => self.ending(RunStatus::Cancelled, Vec::new(), CLOSED_BY_MESSAGE),
+            None => Vec::new(),
+        }
+    }
+
+    /// Whether the request that is due sends a paused answer back, to go on.
+    #[must_use]
+    pub fn resumes_pause(&self) -> bool {
+        self.phase == Phase::Stopped(StopReason::PauseTurn)
     }
 
     /// The conversation as the model gets it.
@@ -273,12 +282,6 @@ impl Machine {
         self.context_tokens
     }
 
-    /// The log's last place.
-    #[must_use]
-    pub fn seq(&self) -> Seq {
-        self.seq
-    }
-
     // ---- apply ----
 
     /// A call that ran when the last process ended runs again if that does no harm; else its outcome is unknown.
@@ -290,10 +293,9 @@ impl Machine {
         }
     }
 
+    /// While calls are open, the message follows their results.
     fn on_user(&mut self) {
-        if self.calls.iter().any(Call::is_open) {
-            self.superseded = true;
-        } else {
+        if !self.calls.iter().any(Call::is_open) {
             self.phase = Phase::ModelDue;
         }
     }
@@ -310,6 +312,7 @@ impl Machine {
             last_at: at,
             model: Arc::clone(&started.settings.model),
             settings: started.settings.clone(),
+            first_message: self.next_user_message(),
             failures: 0,
             turns: 0,
             model_calls: 0,
@@ -325,6 +328,13 @@ impl Machine {
             continuations: 0,
             cut_calls: 0,
         });
+    }
+
+    /// Where the next user message will be: a last message of the user is joined.
+    fn next_user_message(&self) -> usize {
+        let messages = self.transcript.messages();
+        let joined = messages.last().is_some_and(|m| m.role == Role::User);
+        messages.len() - usize::from(joined)
     }
 
     fn on_model_done(&mut self, done: &ModelDone) {
@@ -393,7 +403,6 @@ impl Machine {
         }
         if self.calls.iter().all(|c| !c.is_open()) {
             self.calls.clear();
-            self.superseded = false;
             self.phase = Phase::ModelDue;
         }
     }
@@ -515,10 +524,14 @@ impl Machine {
 
     /// The end of the run, with a result for each call that has none.
     fn end(&self, status: RunStatus, errors: Vec<String>, reason: &str) -> Step {
+        Step::Record(self.ending(status, errors, reason))
+    }
+
+    fn ending(&self, status: RunStatus, errors: Vec<String>, reason: &str) -> Vec<SessionEntry> {
         let mut entries = self.close(Call::is_open, reason);
         let stop = self.run.as_ref().and_then(|r| r.stop.clone());
         entries.push(SessionEntry::RunEnded(RunEnded { status, stop, errors }));
-        Step::Record(entries)
+        entries
     }
 
     fn close(&self, which: impl Fn(&Call) -> bool, reason: &str) -> Vec<SessionEntry> {
@@ -589,6 +602,15 @@ impl RunFold {
     #[must_use]
     pub fn root(&self) -> &PathBuf {
         &self.started.root
+    }
+
+    /// Another model begins without the failures of the last one; other changes leave a fallback in its place.
+    fn configure(&mut self, settings: &ModelSettings) {
+        if self.settings.model != settings.model {
+            self.model = Arc::clone(&settings.model);
+            (self.failures, self.not_before) = (0, None);
+        }
+        self.settings = settings.clone();
     }
 
     fn count(&mut self, model: &Arc<str>, usage: Usage, cost: Option<Cost>, api_ms: u64) {

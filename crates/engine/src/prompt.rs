@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use open_agent_model::{BoxFuture, Section};
 
 use crate::SectionSource;
-use crate::driver::DYNAMIC_SECTION;
 
 const DEFAULT: &str = "\
 You are an agent that works for the user in their workspace, by means of the tools you are given.
@@ -66,6 +65,6 @@ pub struct Surroundings {
 impl SectionSource for Surroundings {
     fn load(&self) -> BoxFuture<'_, Vec<Section>> {
         let text = format!("Working folder: {}\nPlatform: {}", self.root.display(), self.platform);
-        Box::pin(std::future::ready(vec![Section { name: DYNAMIC_SECTION.into(), text }]))
+        Box::pin(std::future::ready(vec![Section { name: "surroundings".into(), text }]))
     }
 }

@@ -5,6 +5,9 @@ use std::time::Duration;
 use open_agent_model::{ProviderError, ProviderErrorKind};
 use serde::{Deserialize, Serialize};
 
+/// No wait of our own choice is longer, whatever is configured.
+const DAY: Duration = Duration::from_secs(86_400);
+
 /// How failed requests are retried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -59,7 +62,7 @@ impl RetryConfig {
             return Verdict::Exhausted;
         }
         let doubled = self.base_delay.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1)));
-        let varied = doubled.min(self.max_delay).mul_f64(0.75 + chance.clamp(0.0, 1.0) / 2.0);
+        let varied = doubled.min(self.max_delay).min(DAY).mul_f64(0.75 + chance.clamp(0.0, 1.0) / 2.0);
         // Never earlier than the server asked.
         Verdict::After(varied.min(self.max_delay).max(error.retry_after.unwrap_or_default()))
     }

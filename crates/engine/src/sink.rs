@@ -109,12 +109,17 @@ impl EventSink {
             waiting.text.push_str(&new.text);
             return;
         }
-        if let (AgentEvent::ToolProgress(new), Some(last)) = (&event.event, queue.events.back_mut())
-            && let AgentEvent::ToolProgress(waiting) = &mut last.event
-            && waiting.call == new.call
-        {
-            waiting.line.clone_from(&new.line);
-            return;
+        if let AgentEvent::ToolProgress(new) = &event.event {
+            // Several calls tell in turn; each has one line waiting at most.
+            let live = queue.events.iter_mut().rev().take_while(|e| e.seq.is_none());
+            for waiting in live {
+                if let AgentEvent::ToolProgress(old) = &mut waiting.event
+                    && old.call == new.call
+                {
+                    old.line.clone_from(&new.line);
+                    return;
+                }
+            }
         }
         queue.events.push_back(event);
         queue.wake();

@@ -32,7 +32,7 @@ pub trait Provider: Send + Sync {
     }
 }
 
-/// What a model can do at a provider. Unknown = assumed able, for a refusal by the vendor says more than one by us.
+/// What a model can do at a provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
     /// The provider's name, for people.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
-use open_agent_engine::{Driver, Envelope, EventSink, EventStream, Host, RunSpec};
+use open_agent_engine::{Driver, EngineError, Envelope, EventSink, EventStream, Host, RunSpec};
 use open_agent_model::{Answer, AskId, Block, Effort, SessionId, ThinkingMode};
 use open_agent_session::{ModelSettings, RunLimits};
 use tokio::sync::{Mutex as AsyncMutex, OnceCell, watch};
@@ -106,12 +106,12 @@ impl Agent {
         self.start(Task::Resume, EventSink::none()).await_guarded().await
     }
 
-    /// Takes user messages from a stream, each a run of its own, one after the other. The results come in the end; an
-    /// interrupt ends the run that goes on, and the next message is taken.
+    /// Takes user messages from a stream, each a run of its own, one after the other. The results come in the end, one for
+    /// each message; an interrupt ends the run that goes on, and the next message is taken.
     ///
     /// # Panics
     /// Outside a tokio runtime.
-    pub fn stream_input<S>(&self, input: S) -> RunStream<Vec<QueryResult>>
+    pub fn stream_input<S>(&self, input: S) -> RunStream<Vec<Result<QueryResult, AgentError>>>
     where
         S: Stream + Send + 'static,
         S::Item: Into<Prompt> + Send,
@@ -120,9 +120,8 @@ impl Agent {
         let cancel = CancellationToken::new();
         let (inner, all) = (Arc::clone(&self.inner), cancel.clone());
         let handle = tokio::spawn(async move {
-            let result = inner.run_all(Box::pin(input), &sink, &all).await;
-            sink.finish();
-            result
+            let end = EndOfEvents(sink);
+            Ok(inner.run_all(Box::pin(input), &end.0, &all).await)
         });
         RunStream { events, run: Run { handle, cancel } }
     }
@@ -174,11 +173,28 @@ impl Agent {
         let inner = Arc::clone(&self.inner);
         let token = cancel.clone();
         let handle = tokio::spawn(async move {
-            let result = inner.run(task, sink.clone(), token).await;
-            sink.finish();
-            result
+            let end = EndOfEvents(sink);
+            inner.run(task, end.0.clone(), token).await
         });
         Run { handle, cancel }
+    }
+}
+
+/// Says that no more events come, also if the run's task panics: a reader must not wait for ever.
+struct EndOfEvents(EventSink);
+
+impl Drop for EndOfEvents {
+    fn drop(&mut self) {
+        self.0.finish();
+    }
+}
+
+/// The run that can be interrupted from outside, as long as it goes on.
+struct Running<'a>(&'a Inner);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        *self.0.running() = None;
     }
 }
 
@@ -191,11 +207,24 @@ impl Inner {
     ) -> Result<QueryResult, AgentError> {
         let mut place = self.driver.lock().await;
         *self.running() = Some(cancel.clone());
-        let result = self.drive(&mut place, task, sink, cancel).await;
-        *self.running() = None;
-        if result.is_err() {
-            // A driver whose log failed under it is no good; the next prompt opens the session anew.
-            *place = None;
+        let _running = Running(self);
+        let host = self.host.get_or_try_init(|| async { self.wiring.host().map(Arc::new) }).await?;
+        // Taken out: a driver that panics, or whose log fails under it, is no good any more, and the next prompt opens the
+        // session anew.
+        let mut driver = match place.take() {
+            Some(driver) => driver,
+            None => {
+                let id = self.wiring.session_id.clone();
+                Driver::open(Arc::clone(host), id, EventSink::none()).await?
+            }
+        };
+        driver.set_sink(sink);
+        driver.set_cancel(cancel);
+        driver.set_wanted(self.settings.subscribe());
+        let result = self.drive(&mut driver, task).await;
+        driver.set_sink(EventSink::none());
+        if !matches!(result, Err(AgentError::Engine(EngineError::Store(_)))) {
+            *place = Some(driver);
         }
         result
     }
@@ -205,7 +234,7 @@ impl Inner {
         mut input: Pin<Box<S>>,
         sink: &EventSink,
         all: &CancellationToken,
-    ) -> Result<Vec<QueryResult>, AgentError>
+    ) -> Vec<Result<QueryResult, AgentError>>
     where
         S: Stream + Send,
         S::Item: Into<Prompt> + Send,
@@ -217,39 +246,22 @@ impl Inner {
                 () = all.cancelled() => None,
                 next = poll_fn(|cx| input.as_mut().poll_next(cx)) => next,
             };
-            let Some(prompt) = next.map(Into::into) else { return Ok(results) };
-            results.push(self.run(Task::Prompt(prompt), sink.clone(), all.child_token()).await?);
+            let Some(prompt) = next.map(Into::into) else { return results };
+            results.push(self.run(Task::Prompt(prompt), sink.clone(), all.child_token()).await);
         }
     }
 
-    async fn drive(
-        &self,
-        place: &mut Option<Driver>,
-        task: Task,
-        sink: EventSink,
-        cancel: CancellationToken,
-    ) -> Result<QueryResult, AgentError> {
-        let host = self.host.get_or_try_init(|| async { self.wiring.host().map(Arc::new) }).await?;
-        let driver = match place {
-            Some(driver) => driver,
-            None => place.insert(
-                Driver::open(Arc::clone(host), self.wiring.session_id.clone(), EventSink::none()).await?,
-            ),
-        };
-        driver.set_sink(sink);
-        driver.set_cancel(cancel);
-        driver.set_wanted(self.settings.subscribe());
-        let before = driver.machine().transcript().messages().len();
+    async fn drive(&self, driver: &mut Driver, task: Task) -> Result<QueryResult, AgentError> {
         match task {
             Task::Prompt(prompt) => {
                 driver.begin(self.spec(prompt)?).await?;
             }
             Task::Answer(ask, answer) => driver.answer(ask, answer).await?,
+            Task::Resume if driver.machine().run().is_none() => return Err(AgentError::NothingToResume),
             Task::Resume => {}
         }
         driver.run().await?;
-        driver.set_sink(EventSink::none());
-        Ok(QueryResult::of(driver, before))
+        Ok(QueryResult::of(driver))
     }
 
     fn spec(&self, prompt: Prompt) -> Result<RunSpec, AgentError> {

@@ -18,6 +18,9 @@ pub enum ConfigError {
         /// Which.
         option: &'static str,
     },
+    /// The temperature is none.
+    #[error("the temperature has to be between 0 and 2")]
+    Temperature,
     /// There is a key for one vendor, and the default model is another's.
     #[error(
         "there is only {found}, and the default model {model} is not that vendor's: give a model with `--model NAME`"
@@ -96,6 +99,9 @@ pub enum AgentError {
     /// The session cannot go on.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// The session has no run yet.
+    #[error("there is no run to go on with")]
+    NothingToResume,
     /// The run's task ended without a result.
     #[error("the run ended without a result")]
     Lost,

@@ -117,6 +117,9 @@ impl AgentOptions {
         if empty(&self.model) || empty(&self.fallback_model) {
             return Err(ConfigError::EmptyModel);
         }
+        if self.temperature.is_some_and(|t| !(0.0..=2.0).contains(&t)) {
+            return Err(ConfigError::Temperature);
+        }
         let positive = [
             ("max_turns", self.max_turns == Some(0)),
             ("max_model_calls", self.max_model_calls == 0),

@@ -36,8 +36,8 @@ pub struct Resolved {
     pub model: String,
     /// The provider's or profile's name.
     pub provider: &'static str,
-    /// Where it is reached.
-    pub base_url: String,
+    /// Where requests go, without what may be a secret in it.
+    pub address: String,
     /// Where the key comes from: a variable's name, `option`, or `none`.
     pub key_source: &'static str,
 }
@@ -77,8 +77,8 @@ pub(crate) fn resolve(
         check_default_model(&model, &config, has_address, env)?;
     }
     let key_source = key_source(options, env, &config);
-    let base_url = config.base_url.clone();
-    Ok((Resolved { model, provider: profile.name, base_url, key_source }, config))
+    let address = config.shown_address();
+    Ok((Resolved { model, provider: profile.name, address, key_source }, config))
 }
 
 fn profile(options: &AgentOptions, model: &str, has_address: bool) -> Result<&'static Profile, ConfigError> {

@@ -66,8 +66,8 @@ impl QueryResult {
         self.status == RunStatus::Cancelled
     }
 
-    /// The result of the driver's run; `before` is the length of the conversation before it.
-    pub(crate) fn of(driver: &Driver, before: usize) -> Self {
+    /// The result of the driver's run.
+    pub(crate) fn of(driver: &Driver) -> Self {
         let machine = driver.machine();
         let run = machine.run();
         let questions = machine.questions();
@@ -83,7 +83,7 @@ impl QueryResult {
             status,
             stop_reason: run.and_then(|r| r.stop.clone()),
             errors: ended.map(|e| e.errors).unwrap_or_default(),
-            messages: messages.get(before..).unwrap_or_default().to_vec(),
+            messages: run.and_then(|r| messages.get(r.first_message..)).unwrap_or_default().to_vec(),
             turns: run.map_or(0, |r| r.turns),
             model_calls: run.map_or(0, |r| r.model_calls),
             usage: run.map(|r| r.usage).unwrap_or_default(),

@@ -1,11 +1,15 @@
 //! Everything that a call has to pass before it runs, in one order: it is prepared, then ruled. Owns that order.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use open_agent_model::{Access, Decision, Effect, Layer, RawJson, Ruling};
 use open_agent_tool::{DynTool, PreparedCall, ToolCx};
 
 use crate::{CallFacts, Policy, decide};
+
+/// The longest reason that a model is given.
+const MAX_REASON: usize = 8_000;
 
 /// Rules calls.
 #[derive(Clone, Debug, Default)]
@@ -49,9 +53,12 @@ impl Gate {
     #[must_use]
     pub fn recheck(&self, tool: Arc<dyn DynTool>, input: &RawJson, cx: &ToolCx) -> Verdict {
         let name = tool.spec().name.clone();
-        let call = match tool.prepare(input, cx) {
-            Ok(call) => call,
-            Err(error) => return Verdict::impossible(input, error.text()),
+        // A tool's own code reads the input and names what it touches; a panic in it is a call that cannot be made.
+        let prepared = catch_unwind(AssertUnwindSafe(|| tool.prepare(input, cx)));
+        let call = match prepared {
+            Ok(Ok(call)) => call,
+            Ok(Err(error)) => return Verdict::impossible(input, error.text()),
+            Err(_) => return Verdict::impossible(input, format!("{name} panicked when it read its input")),
         };
         let (access, effect) = (call.access().to_vec(), call.effect());
         let facts = CallFacts { tool: &name, input, access: &access, effect, cwd: cx.cwd() };
@@ -65,8 +72,12 @@ impl Verdict {
     /// A call that cannot run, whatever the policy says.
     #[must_use]
     pub fn impossible(input: &RawJson, reason: impl Into<String>) -> Self {
-        let ruling =
-            Ruling { decision: Decision::Deny, layer: Layer::Call, rule: None, reason: reason.into() };
+        let mut reason: String = reason.into();
+        if reason.len() > MAX_REASON {
+            reason.truncate(reason.floor_char_boundary(MAX_REASON));
+            reason.push('…');
+        }
+        let ruling = Ruling { decision: Decision::Deny, layer: Layer::Call, rule: None, reason };
         Self { call: None, input: input.clone(), access: Vec::new(), effect: Effect::ReadOnly, ruling }
     }
 }

@@ -111,6 +111,12 @@ impl ProviderConfig {
         self
     }
 
+    /// Where requests go, for people: without user, password and query.
+    #[must_use]
+    pub fn shown_address(&self) -> String {
+        Address::new(self.profile, &self.base_url).map(|a| a.shown().to_owned()).unwrap_or_default()
+    }
+
     /// Where requests go; an error if it is no address, or if a key is missing where none is served without.
     pub(crate) fn address(&self) -> Result<Address, ProviderError> {
         let address = Address::new(self.profile, &self.base_url)?;
@@ -133,11 +139,10 @@ impl ProviderConfig {
 
 impl fmt::Debug for ProviderConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = Address::new(self.profile, &self.base_url).map(|a| a.shown().to_owned());
         f.debug_struct("ProviderConfig")
             .field("profile", &self.profile.name)
             .field("name", &self.name)
-            .field("address", &shown.unwrap_or_default())
+            .field("address", &self.shown_address())
             .field("key", &self.key)
             .field("bearer", &self.bearer)
             .field("betas", &self.betas)

@@ -34,13 +34,11 @@ impl Transcript {
         match entry {
             SessionEntry::User(user) => self.push_user(&user.message),
             SessionEntry::ModelDone(done) => self.push_answer(&done.message),
-            SessionEntry::ModelFailed(failed) => self.partial.clone_from(&failed.partial),
-            SessionEntry::Done(done) => self.push_result(done),
-            SessionEntry::RunEnded(_) => {
-                if let Some(partial) = self.partial.take() {
-                    self.push(Role::Assistant, partial);
-                }
+            SessionEntry::ModelFailed(failed) => {
+                self.partial = failed.partial.clone().filter(|_| failed.retry.is_none());
             }
+            SessionEntry::Done(done) => self.push_result(done),
+            SessionEntry::RunEnded(_) => self.push_partial(),
             _ => {}
         }
     }
@@ -63,7 +61,14 @@ impl Transcript {
         self.used_ids.contains(id)
     }
 
+    fn push_partial(&mut self) {
+        if let Some(partial) = self.partial.take() {
+            self.push(Role::Assistant, partial);
+        }
+    }
+
     fn push_user(&mut self, message: &Arc<Message>) {
+        self.push_partial();
         match &mut self.open {
             Some(open) => open.after.extend(message.content.iter().cloned()),
             None => self.push(Role::User, Arc::clone(message)),
@@ -115,6 +120,13 @@ impl Transcript {
         match self.messages.last_mut() {
             Some(last) if last.role == role => {
                 let mut joined = Message::clone(last);
+                if joined.model != message.model {
+                    // Thinking goes back to its own model only, and the joined message has one name.
+                    joined
+                        .content
+                        .retain(|b| !matches!(b, Block::Thinking(_) | Block::RedactedThinking { .. }));
+                    joined.model.clone_from(&message.model);
+                }
                 joined.content.extend(message.content.iter().cloned());
                 *last = Arc::new(joined);
             }

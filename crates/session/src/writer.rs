@@ -29,6 +29,11 @@ impl SessionWriter {
         let (lease, head) = store.acquire(&id, &owner).await?;
         let mut records =
             if head == Seq(0) { Vec::new() } else { store.read(&id, Seq(0), usize::MAX).await? };
+        let known = records.last().map_or(Seq(0), |r| r.seq);
+        if known != head {
+            // Appending after records that cannot be read would bury them.
+            return Err(StoreError::Unreadable { id, known, head });
+        }
         let epoch = lease.epoch;
         let writer = Self(Arc::new(Inner { store, id, lease, head: Mutex::new(head) }));
         let opened = SessionEntry::Opened(Opened { epoch, owner });

@@ -72,7 +72,8 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// Where tools come from. A source may change while a run goes on; the loop asks again at each step.
+/// Where tools come from. A source may change between runs; a run's calls are
+/// looked up in the tools that its last request saw.
 pub trait ToolSource: Send + Sync {
     /// The tools now, and a number that changes when they do.
     fn snapshot(&self) -> (u64, Arc<ToolSet>);

@@ -56,8 +56,8 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<bool> {
         return Ok(true);
     }
 
-    let mut tests = shell::cargo(root);
-    tests.args(["nextest", "run", "--workspace", "--locked", "--run-ignored", "only", "--filterset"]);
+    let mut tests = shell::nextest(root)?;
+    tests.args(["--run-ignored", "only", "--filterset"]);
     tests.arg(filter(&chosen));
     for peer in &chosen {
         tests.env(variable(peer), base.join(peer.name));

@@ -1,15 +1,31 @@
 //! The bound that holds for every result of every tool: nothing reaches a model without one.
 
-use open_agent_model::ResultBlock;
+use open_agent_model::{ResultBlock, Source};
 
 /// The most characters of text in a result.
 pub(crate) const MAX_CHARS: usize = 100_000;
 
-/// Keeps the head and the tail of texts that are too long, and says so.
+/// The most bytes of pictures and documents in a result, in base64: what vendors take in a request.
+const MAX_MEDIA: usize = 32 << 20;
+
+/// The most parts of a result.
+const MAX_PARTS: usize = 100;
+
+/// Keeps the head and the tail of texts that are too long, leaves out pictures and documents that no vendor takes and
+/// parts beyond the hundredth, and says so.
 pub(crate) fn bound(content: Vec<ResultBlock>) -> Vec<ResultBlock> {
-    let mut left = MAX_CHARS;
-    let mut out = Vec::with_capacity(content.len());
-    for block in content {
+    let (mut left, mut media) = (MAX_CHARS, MAX_MEDIA);
+    let parts = content.len();
+    let mut out = Vec::with_capacity(parts.min(MAX_PARTS));
+    for block in content.into_iter().take(MAX_PARTS) {
+        let size = media_size(&block);
+        if size > media {
+            let text =
+                format!("A picture or document of {size} bytes was left out: it is too large to be sent.");
+            out.push(ResultBlock::text(text));
+            continue;
+        }
+        media -= size;
         out.push(match block {
             ResultBlock::Text { text } => ResultBlock::Text { text: head_and_tail(text, &mut left) },
             ResultBlock::Resource { uri, text } => {
@@ -18,7 +34,32 @@ pub(crate) fn bound(content: Vec<ResultBlock>) -> Vec<ResultBlock> {
             other => other,
         });
     }
+    if parts > MAX_PARTS {
+        out.push(ResultBlock::text(format!("{} further parts were left out.", parts - MAX_PARTS)));
+    }
     out
+}
+
+/// Puts a word in the place of documents, for a model that takes none.
+pub(crate) fn without_documents(content: Vec<ResultBlock>) -> Vec<ResultBlock> {
+    let replace = |block| match block {
+        ResultBlock::Document { title, .. } => {
+            let title = title.unwrap_or_else(|| "The document".into());
+            ResultBlock::text(format!(
+                "{title} was left out: this model takes no documents. Extract its text another way."
+            ))
+        }
+        other => other,
+    };
+    content.into_iter().map(replace).collect()
+}
+
+fn media_size(block: &ResultBlock) -> usize {
+    match block {
+        ResultBlock::Image { source: Source::Inline { data, .. } }
+        | ResultBlock::Document { source: Source::Inline { data, .. }, .. } => data.len(),
+        _ => 0,
+    }
 }
 
 fn head_and_tail(text: String, left: &mut usize) -> String {
@@ -51,6 +92,19 @@ mod tests {
         assert!(text.starts_with("HEADé") && text.ends_with("éTAIL"));
         assert!(text.contains("… 8 characters left out …"));
         assert!(text.chars().count() <= MAX_CHARS + 40);
+    }
+
+    #[test]
+    fn media_and_parts_are_bounded_too() {
+        let image = |bytes: usize| ResultBlock::Image {
+            source: Source::Inline { media_type: "image/png".into(), data: "A".repeat(bytes).into() },
+        };
+        let out = bound(vec![image(MAX_MEDIA - 1), image(2), image(1)]);
+        assert_eq!((&out[0], &out[2]), (&image(MAX_MEDIA - 1), &image(1)));
+        assert!(matches!(&out[1], ResultBlock::Text { text } if text.contains("of 2 bytes was left out")));
+        let many = bound(vec![ResultBlock::text("x"); MAX_PARTS + 5]);
+        assert_eq!(many.len(), MAX_PARTS + 1);
+        assert_eq!(many[MAX_PARTS], ResultBlock::text("5 further parts were left out."));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! that the log does not say.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use open_agent_tool::{PreparedCall, ToolSet};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::event::{envelope, event_of};
+use crate::event::{envelope, event_of, turn_of};
 use crate::{EngineError, EventSink, Host, Machine, RunSpec, Step};
 
 mod bound;
@@ -25,9 +26,6 @@ mod tools;
 
 use tell::Teller;
 use tools::LiveCalls;
-
-/// Sections whose names begin so say what changes from day to day; a change in them alone does not change the prefix.
-pub(crate) const DYNAMIC_SECTION: &str = "environment";
 
 /// Works on one session.
 pub struct Driver {
@@ -41,8 +39,14 @@ pub struct Driver {
     /// The tools as the model saw them in the last request.
     tools: Option<Arc<ToolSet>>,
     /// Calls that were ruled and not started: a cache, the log can make them again.
-    prepared: HashMap<CallId, Box<dyn PreparedCall>>,
+    prepared: HashMap<CallId, Prepared>,
     live: LiveCalls,
+}
+
+/// A call that was ruled, and where.
+struct Prepared {
+    call: Box<dyn PreparedCall>,
+    cwd: PathBuf,
 }
 
 /// What a step came to.
@@ -67,6 +71,10 @@ impl Driver {
         let mut machine = Machine::default();
         for record in &records {
             machine.apply(record);
+        }
+        if let Some(run) = machine.run().filter(|r| r.ended.is_none()) {
+            // A run that is taken up again has spent this much of its budget.
+            host.budget.at_least(run.cost.unwrap_or_default());
         }
         Ok(Self {
             host,
@@ -110,21 +118,21 @@ impl Driver {
 
     /// Begins a run. Whatever is still open of an earlier one is closed.
     pub async fn begin(&mut self, spec: RunSpec) -> Result<RunId, EngineError> {
-        let says_something = |b: &Block| !matches!(b, Block::Text(text) if text.trim().is_empty());
-        let content: Vec<Block> = spec.prompt.into_iter().filter(says_something).collect();
-        if content.is_empty() {
-            return Err(EngineError::EmptyPrompt);
+        let content = prompt_content(spec.prompt)?;
+        self.prepared.clear();
+        // Only a caller who drives by hand can have left calls running.
+        let mut entries = self.live.stop().await;
+        if !entries.is_empty() {
+            self.record(std::mem::take(&mut entries), Durability::Written).await?;
         }
+        entries.extend(self.machine.give_up());
         let clock = &self.host.ports.clock;
         let run = RunId::from_number(clock.new_id());
         let message =
             Message { id: MessageId::from_number(clock.new_id()), role: Role::User, content, model: None };
-        let mut entries = Vec::new();
         if let Some(prefix) = self.changed_prefix().await {
             entries.push(SessionEntry::Prefix(Arc::new(prefix)));
         }
-        let message = Arc::new(message);
-        entries.push(SessionEntry::User(UserMessage { message, origin: Origin::Prompt }));
         entries.push(SessionEntry::RunStarted(RunStarted {
             run,
             settings: spec.settings,
@@ -132,6 +140,8 @@ impl Driver {
             mode: self.host.gate.policy().mode,
             limits: spec.limits,
         }));
+        let message = Arc::new(message);
+        entries.push(SessionEntry::User(UserMessage { message, origin: Origin::Prompt }));
         self.record(entries, Durability::Written).await?;
         Ok(run)
     }
@@ -144,7 +154,8 @@ impl Driver {
         self.record(vec![SessionEntry::Answered { ask, answer }], Durability::Synced).await
     }
 
-    /// Does the next step. Any process that holds the lease may call it; nothing but the log is needed to go on.
+    /// Does the next step. A future that is dropped half way may leave the driver behind its log: open the session anew
+    /// then. Any process that holds the lease may call it; nothing but the log is needed to go on.
     pub async fn advance(&mut self) -> Result<Progress, EngineError> {
         if self.cancel.is_cancelled() && self.machine.next() != Step::Done {
             // A fresh token: this interrupt is dealt with, and closing the run must not be cancelled by it.
@@ -152,15 +163,16 @@ impl Driver {
             self.interrupt(Vec::new()).await?;
         }
         match self.machine.next() {
-            Step::CallModel { not_before: Some(until) } if until > self.host.ports.clock.now() => {
-                return Ok(Progress::Sleeping(until));
-            }
-            Step::CallModel { .. } => match self.changed_settings() {
-                Some(settings) => {
-                    self.record(vec![SessionEntry::Configured(settings)], Durability::Written).await?;
+            Step::CallModel { not_before } => {
+                let early = not_before.filter(|until| *until > self.host.ports.clock.now());
+                match (self.changed_settings(), early) {
+                    (Some(settings), _) => {
+                        self.record(vec![SessionEntry::Configured(settings)], Durability::Written).await?;
+                    }
+                    (None, Some(until)) => return Ok(Progress::Sleeping(until)),
+                    (None, None) => self.call_model().await?,
                 }
-                None => self.call_model().await?,
-            },
+            }
             Step::Rule(calls) => self.rule(calls).await?,
             Step::Run(calls) => self.run_calls(calls).await?,
             Step::Record(entries) => self.record(entries, Durability::Written).await?,
@@ -187,6 +199,7 @@ impl Driver {
         let left = Duration::from_millis(u64::try_from(left).unwrap_or_default());
         tokio::select! {
             () = self.cancel.cancelled() => {}
+            () = changed(self.wanted.as_mut()) => {}
             () = tokio::time::sleep(left) => {}
         }
     }
@@ -202,9 +215,12 @@ impl Driver {
         let watched = self.sink.wants_durable();
         for record in records {
             let event = if watched { event_of(&record, &self.machine) } else { None };
+            let turn = turn_of(&record, &self.machine);
             self.machine.apply(&record);
             if let Some(event) = event {
-                self.sink.durable_event(envelope(self.writer.id(), &self.machine, &record, event)).await;
+                self.sink
+                    .durable_event(envelope((self.writer.id(), turn), &self.machine, &record, event))
+                    .await;
             }
         }
         Ok(())
@@ -244,7 +260,7 @@ impl Driver {
         }
     }
 
-    /// The prefix as it would be rendered now, if it differs from the one in the log by more than its dynamic sections.
+    /// The prefix as it would be rendered now, if it differs from the one in the log.
     async fn changed_prefix(&mut self) -> Option<Prefix> {
         let mut system = Vec::new();
         for source in &self.host.sections {
@@ -252,18 +268,34 @@ impl Driver {
         }
         let tools = self.snapshot();
         let prefix = Prefix { system, tools: tools.specs() };
-        let fixed = |p: &Prefix| -> Vec<String> {
-            p.system.iter().filter(|s| !s.name.starts_with(DYNAMIC_SECTION)).map(|s| s.text.clone()).collect()
-        };
-        let same = self
-            .machine
-            .prefix()
-            .is_some_and(|old| old.tools == prefix.tools && fixed(old) == fixed(&prefix));
+        let same = self.machine.prefix().is_some_and(|old| **old == prefix);
         (!same).then_some(prefix)
     }
 }
 
-/// Changes that calls made by themselves cannot be told apart from others; those that failed change nothing.
+/// A prompt's blocks that say something. What only a model or a tool can say would make the history invalid.
+fn prompt_content(prompt: Vec<Block>) -> Result<Vec<Block>, EngineError> {
+    let says_something = |b: &Block| !matches!(b, Block::Text(text) if text.trim().is_empty());
+    let content: Vec<Block> = prompt.into_iter().filter(says_something).collect();
+    if content.is_empty() {
+        return Err(EngineError::EmptyPrompt);
+    }
+    let fits = |b: &Block| matches!(b, Block::Text(_) | Block::Image(_) | Block::Document { .. });
+    if content.iter().all(fits) { Ok(content) } else { Err(EngineError::BadPrompt) }
+}
+
+/// Waits until the user wants something else; for ever if nobody can.
+async fn changed(wanted: Option<&mut watch::Receiver<ModelSettings>>) {
+    let changed = match wanted {
+        Some(wanted) => wanted.changed().await.is_ok(),
+        None => false,
+    };
+    if !changed {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// A call that failed changes nothing in the session's state.
 fn changes_of(is_error: bool, changes: Vec<Change>) -> Vec<Change> {
     // A shell's folder and what was read are true even if the command failed.
     let keeps = |c: &Change| !is_error || matches!(c, Change::Cwd(_) | Change::FileSeen(_));

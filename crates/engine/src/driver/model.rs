@@ -19,8 +19,12 @@ use super::tell::Teller;
 use crate::retry::Verdict;
 use crate::{AgentEvent, AnswerStarted, BlockDelta, BlockKind, BlockStarted, DeltaKind, EngineError};
 
-/// About how many bytes of a request make a token; errs on the side of more tokens for English text and code.
-const BYTES_PER_TOKEN: u64 = 4;
+/// About how many bytes of a request make a token: three for code, more for English. A budget has to err on the side of
+/// more tokens.
+const BYTES_PER_TOKEN: u64 = 3;
+
+/// The most calls of one answer; further ones are left out.
+const MAX_CALLS: usize = 1_000;
 
 impl Driver {
     pub(super) async fn call_model(&mut self) -> Result<(), EngineError> {
@@ -84,22 +88,23 @@ impl Driver {
         self.tools = Some(self.snapshot());
         let messages = self.machine.transcript().messages().to_vec();
         let mut options = self.host.request.clone();
-        options.resumes_pause = messages.last().is_some_and(|m| m.role == Role::Assistant);
+        options.resumes_pause =
+            self.machine.resumes_pause() && messages.last().is_some_and(|m| m.role == Role::Assistant);
         let run = self.machine.run();
         if let Some(run) = run {
             options.thinking = run.settings.thinking;
             options.effort = run.settings.effort;
         }
-        if run.is_some_and(|r| r.model_calls > 0) {
-            // A choice that held for every request would never let the run end.
+        // A call that every request had to make would never let the run end.
+        let is_forced = matches!(options.tool_choice, ToolChoice::Any | ToolChoice::Tool(_));
+        if is_forced && run.is_some_and(|r| r.turns > 0) {
             options.tool_choice = ToolChoice::Auto;
         }
-        ModelRequest {
-            model: run.map_or_else(|| Arc::from(""), |r| Arc::clone(&r.model)),
-            prefix: self.machine.prefix().cloned().unwrap_or_default(),
-            messages,
-            options,
-        }
+        let model = run.map_or_else(|| Arc::from(""), |r| Arc::clone(&r.model));
+        // What this model can, which is not always the one the run began with.
+        let most = self.host.catalogue.find(&model).and_then(|m| m.max_output_tokens);
+        options.max_tokens = options.max_tokens.min(most.unwrap_or(u64::MAX));
+        ModelRequest { model, prefix: self.machine.prefix().cloned().unwrap_or_default(), messages, options }
     }
 
     async fn done(
@@ -109,7 +114,7 @@ impl Driver {
         sent: u64,
         api_ms: u64,
     ) -> Result<(), EngineError> {
-        let content = self.with_legal_ids(answer.content);
+        let content = self.with_legal_ids(at_most(answer.content, MAX_CALLS));
         let message = Message {
             id: MessageId::from_number(self.host.ports.clock.new_id()),
             role: Role::Assistant,
@@ -289,6 +294,16 @@ fn tell_opening(teller: &Teller, opening: &mut Option<AnswerStarted>, assembler:
     if let Some(started) = opening.take() {
         teller.tell(AgentEvent::AnswerStarted(AnswerStarted { usage: assembler.usage().total(), ..started }));
     }
+}
+
+/// A server that goes mad must not make a session that no machine can hold.
+fn at_most(mut content: Vec<Block>, calls: usize) -> Vec<Block> {
+    let mut seen = 0;
+    content.retain(|b| {
+        seen += usize::from(matches!(b, Block::ToolUse(_)));
+        seen <= calls || !matches!(b, Block::ToolUse(_))
+    });
+    content
 }
 
 fn block_kind(event: &ModelEvent) -> BlockKind {

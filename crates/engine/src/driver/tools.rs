@@ -5,25 +5,29 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use open_agent_model::{AskId, CallId, Decision, Effect, RawJson};
+use open_agent_model::{AskId, CallId, Decision, Effect, RawJson, ResultBlock};
 use open_agent_policy::Verdict;
 use open_agent_session::{Done, Durability, Ruled, SessionEntry};
 use open_agent_tool::{CxParts, PreparedCall, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSet};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 
-use super::bound::bound;
-use super::{Driver, changes_of};
+use super::bound::{bound, without_documents};
+use super::tell::Teller;
+use super::{Driver, Prepared, changes_of};
 use crate::EngineError;
 
-/// How long calls may take to stop before they are aborted.
+/// How long calls may take to stop before they are aborted, and how long that may take.
 const GRACE: Duration = Duration::from_secs(2);
+const ABORT: Duration = Duration::from_millis(200);
 
 /// Calls that are running: futures, of which the log knows only that they were started.
 #[derive(Default)]
 pub(super) struct LiveCalls {
     tasks: JoinSet<Result<ToolOutput, ToolError>>,
     by_task: HashMap<Id, Live>,
+    /// The model that asked takes no documents.
+    no_documents: bool,
     cancel: tokio_util::sync::CancellationToken,
 }
 
@@ -51,7 +55,7 @@ impl Driver {
             let last = prepared.as_ref().is_some_and(|call| call.effect() != Effect::ReadOnly);
             entries.push(entry);
             if let Some(call) = prepared {
-                self.prepared.insert(id, call);
+                self.prepared.insert(id, Prepared { call, cwd: cx.cwd().to_owned() });
             }
             if last {
                 break;
@@ -66,6 +70,8 @@ impl Driver {
                 return Ok(());
             }
         }
+        let model = self.machine.run().map(|r| Arc::clone(&r.model)).unwrap_or_else(|| "".into());
+        self.live.no_documents = !self.host.provider.capabilities(&model).documents;
         let cancel = self.cancel.clone();
         tokio::select! {
             biased;
@@ -80,8 +86,9 @@ impl Driver {
     /// Starts a call. `false` if the rules of today refuse what was allowed before a restart.
     async fn start(&mut self, id: CallId) -> Result<bool, EngineError> {
         let cx = self.cx(id);
-        let prepared = match self.prepared.remove(&id) {
-            Some(call) => call,
+        // A call that was ruled in another folder touches something else now.
+        let prepared = match self.prepared.remove(&id).filter(|p| p.cwd == cx.cwd()) {
+            Some(prepared) => prepared.call,
             None => {
                 let Some(call) = self.machine.call(id) else { return Ok(false) };
                 let tools = self.tools.clone().unwrap_or_else(|| self.snapshot());
@@ -90,8 +97,13 @@ impl Driver {
                     Some(tool) => self.host.gate.recheck(Arc::clone(tool), &input, &cx),
                     None => unknown_tool(&tools, &name, &input),
                 };
+                let is_as_ruled = verdict.access == call.access();
                 match ruled(id, verdict) {
-                    (_, Some(call)) => call,
+                    (_, Some(call)) if is_as_ruled => call,
+                    (entry, Some(call)) => {
+                        self.record(vec![entry], Durability::Written).await?;
+                        call
+                    }
                     (entry, None) => {
                         self.record(vec![entry], Durability::Written).await?;
                         return Ok(false);
@@ -114,7 +126,7 @@ impl Driver {
             state: Arc::clone(self.machine.state()),
             answers: self.machine.call(call).map(|c| c.answers.clone()).unwrap_or_default(),
             cancel: self.live.cancel.child_token(),
-            progress: self.teller().progress(),
+            progress: Teller { turn: call.turn, ..self.teller() }.progress(),
             ports: self.host.ports.clone(),
         })
     }
@@ -127,7 +139,8 @@ impl LiveCalls {
 
     /// On a task of its own, so that a panic is a failed call and not the end of the run.
     fn start(&mut self, call: CallId, prepared: Box<dyn PreparedCall>, cx: ToolCx) {
-        let task = self.tasks.spawn(prepared.run(cx.clone()));
+        let own = cx.clone();
+        let task = self.tasks.spawn(async move { prepared.run(own).await });
         self.by_task.insert(task.id(), Live { call, cx, began: Instant::now() });
     }
 
@@ -145,16 +158,30 @@ impl LiveCalls {
 
     /// Asks all calls to stop, gives them a moment, aborts the rest. What finished in time has its result.
     pub(super) async fn stop(&mut self) -> Vec<SessionEntry> {
+        if self.tasks.is_empty() {
+            return Vec::new();
+        }
         self.cancel.cancel();
         let deadline = Instant::now() + GRACE;
         let mut entries = Vec::new();
         while let Ok(Some(joined)) = tokio::time::timeout_at(deadline, self.tasks.join_next_with_id()).await {
             entries.extend(self.entry(joined));
         }
-        self.tasks.shutdown().await;
+        self.tasks.abort_all();
+        let deadline = Instant::now() + ABORT;
+        while let Ok(Some(joined)) = tokio::time::timeout_at(deadline, self.tasks.join_next_with_id()).await {
+            entries.extend(self.entry(joined));
+        }
+        // A call that blocks its thread cannot be waited for; it is left to itself.
+        self.tasks.detach_all();
         self.by_task.clear();
         self.cancel = tokio_util::sync::CancellationToken::new();
         entries
+    }
+
+    fn fit(&self, content: Vec<ResultBlock>) -> Vec<ResultBlock> {
+        let content = bound(content);
+        if self.no_documents { without_documents(content) } else { content }
     }
 
     fn entry(
@@ -170,7 +197,7 @@ impl LiveCalls {
         let done = match returned {
             Ok(output) => Done {
                 call: live.call,
-                content: bound(output.content),
+                content: self.fit(output.content),
                 details: output.details,
                 is_error: output.is_error,
                 changes: changes_of(output.is_error, output.changes),

@@ -333,23 +333,30 @@ async fn a_replayed_log_gives_the_durable_events() {
     assert_eq!(text, "lookall done");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn h_ses_07_a_reader_that_leaves_changes_nothing() {
-    let script = || Scripted::new([Reply::call("read", r#"{"n":1}"#), Reply::text("done")]);
+    // Far more events than wait for a reader: were it still waited for, the run would not end.
+    let calls = || (0..600).fold(Reply::default(), |reply, _| reply.and_call("read", r#"{"n":0}"#));
+    let script = || Scripted::new([calls(), Reply::text("done")]);
     let entries = async |leaves: bool| {
-        let world = World::new(script());
+        let options = Options { clock: Arc::new(PausedClock::new()), ..Options::default() };
+        let world = World::with(script(), options);
         let mut driver = world.open().await;
         let (sink, stream) = EventSink::live();
         driver.set_sink(sink.clone());
-        let kept = if leaves { None } else { Some(stream) };
+        let reader = if leaves {
+            drop(stream);
+            None
+        } else {
+            Some(tokio::spawn(collect(stream)))
+        };
         driver.begin(spec("go", RunLimits::default())).await.unwrap();
         finish(&mut driver).await;
         sink.finish();
-        if let Some(stream) = kept {
-            assert!(!collect(stream).await.is_empty());
+        if let Some(reader) = reader {
+            assert!(reader.await.unwrap().len() > 1_200);
         }
-        let records = world.host.store.read(driver.id(), Seq(0), usize::MAX).await.unwrap();
-        records.len()
+        world.host.store.read(driver.id(), Seq(0), usize::MAX).await.unwrap()
     };
     assert_eq!(entries(true).await, entries(false).await);
 }
@@ -511,6 +518,120 @@ async fn h_prv_04_a_provider_that_cut_the_input_is_noticed_once() {
     };
     let cut = notices("word ".repeat(8_000)).await;
     assert_eq!(cut.len(), 1, "{cut:?}");
-    assert!(cut[0].text.contains("counted 1900 input tokens where about 10"), "{}", cut[0].text);
+    assert!(cut[0].text.contains("counted 1900 input tokens where about 13"), "{}", cut[0].text);
     assert_eq!(notices("word ".repeat(1_000)).await, []);
+}
+
+#[tokio::test]
+async fn a_run_that_is_taken_up_again_goes_on_with_the_rest_of_its_budget() {
+    let store: Arc<dyn open_agent_session::SessionStore> = Arc::new(open_agent_session::MemoryStore::new());
+    // A request costs 0.315 dollars; two fit into 0.9, whichever process makes them.
+    let world = || {
+        let model = Scripted::responding(|_| Reply::call("read", r#"{"n":1}"#).usage(100_000, 1_000));
+        let budget = Budget::new(Cost::from_usd("0.9"));
+        World::with(model, Options { store: Arc::clone(&store), budget, ..Options::default() })
+    };
+    let first = world();
+    let mut driver = first.open().await;
+    driver.begin(spec("go", RunLimits::default())).await.unwrap();
+    while first.model.requests().is_empty() {
+        driver.advance().await.unwrap();
+    }
+    drop(driver);
+    let second = world();
+    let mut driver = second.open().await;
+    finish(&mut driver).await;
+    assert_eq!(status(driver.machine().run().unwrap()), RunStatus::ErrorMaxBudgetUsd);
+    assert_eq!(second.model.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn every_event_says_its_own_run_and_turn() {
+    let two = || [Reply::call("read", r#"{"n":1}"#), Reply::text("done")];
+    let world = World::new(Scripted::new(two().into_iter().chain(two())));
+    let (mut driver, first) = world.run(RunLimits::default()).await;
+    let (sink, stream) = EventSink::live();
+    driver.set_sink(sink.clone());
+    let run = driver.begin(spec("again", RunLimits::default())).await.unwrap();
+    finish(&mut driver).await;
+    sink.finish();
+    let second = collect(stream).await;
+    assert!(second.iter().all(|e| e.run == Some(run)), "also the prompt's own event");
+    for (events, begins) in [(first, 0), (second, 2)] {
+        for event in &events {
+            let turn = match &event.event {
+                AgentEvent::ToolRuled(r) => r.call.turn,
+                AgentEvent::ToolFinished(f) => f.call.turn,
+                AgentEvent::BlockDelta(d) if d.kind == DeltaKind::Text => begins + 1,
+                AgentEvent::AssistantMessage(a) if a.message.tool_uses().next().is_some() => begins,
+                AgentEvent::AssistantMessage(_) => begins + 1,
+                _ => continue,
+            };
+            assert_eq!(event.turn, turn, "{event:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_model_does_not_wait_for_the_failures_of_the_last_one() {
+    let model = Scripted::responding(|r| match &*r.model {
+        "claude-haiku-4-5" => Reply::text("ok"),
+        _ => Reply::failure(ProviderErrorKind::Overloaded, "overloaded"),
+    });
+    let world = World::with(model, retrying(3));
+    let mut driver = world.open().await;
+    let wanted = tokio::sync::watch::Sender::new(crate::world::settings("claude-sonnet-4-6"));
+    driver.set_wanted(wanted.subscribe());
+    driver.begin(spec("go", RunLimits::default())).await.unwrap();
+    let began = tokio::time::Instant::now();
+    tokio::join!(finish_run(&mut driver), async {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        wanted.send_replace(crate::world::settings("claude-haiku-4-5"));
+    });
+    assert_eq!(status(driver.machine().run().unwrap()), RunStatus::Success);
+    assert!(began.elapsed().as_millis() < 500, "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_call_that_was_ruled_in_another_folder_is_ruled_again() {
+    let go = open_agent_tool::tool_fn("go", "Changes the folder.", |_: crate::world::Input, _| async {
+        let output = open_agent_tool::ToolOutput::text("gone");
+        Ok(output.with_change(open_agent_model::Change::Cwd("/elsewhere".into())))
+    });
+    let tools: Arc<dyn open_agent_tool::ToolSource> =
+        Arc::new(Arc::new(open_agent_tool::ToolSet::new([go, open_agent_tool::erase(Here)])));
+    let model = Scripted::new([Reply::call("go", "{}").and_call("here", "{}"), Reply::text("ok")]);
+    let world = World::with(model, Options { extra: vec![tools], ..Options::default() });
+    let reads_first = RunLimits { scheduling: ToolScheduling::ReadsFirst, ..RunLimits::default() };
+    let (driver, _) = world.run(reads_first).await;
+    let records = world.host.store.read(driver.id(), Seq(0), usize::MAX).await.unwrap();
+    let ruled: Vec<String> = records
+        .iter()
+        .filter_map(|r| match &r.entry {
+            SessionEntry::Ruled(ruled) if ruled.call.index == 1 => Some(format!("{:?}", ruled.access)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(ruled, [r#"[Write("/project/x")]"#, r#"[Write("/elsewhere/x")]"#]);
+}
+
+/// Writes a file in the working folder, or says so.
+struct Here;
+
+impl open_agent_tool::Tool for Here {
+    const NAME: &'static str = "here";
+    type Input = crate::world::Input;
+    fn description(&self) -> String {
+        "Writes here.".into()
+    }
+    fn access(&self, _: &Self::Input, cx: &open_agent_tool::ToolCx) -> Vec<open_agent_model::Access> {
+        vec![open_agent_model::Access::Write(cx.cwd().join("x"))]
+    }
+    async fn call(
+        &self,
+        _: Self::Input,
+        _: &open_agent_tool::ToolCx,
+    ) -> Result<open_agent_tool::ToolOutput, open_agent_tool::ToolError> {
+        Ok("written".into())
+    }
 }

@@ -142,7 +142,7 @@ fn what_options_and_environment_come_to_can_be_asked() {
         (&*resolved.model, resolved.provider, resolved.key_source),
         ("gpt-4o", "openai", "OPENAI_API_KEY")
     );
-    assert_eq!(resolved.base_url, "https://api.openai.com/v1");
+    assert_eq!(resolved.address, "https://api.openai.com/v1/chat/completions");
     let defaults = AgentBuilder::with_env(Env::default()).resolved().unwrap();
     assert_eq!(
         (&*defaults.model, defaults.provider, defaults.key_source),
@@ -156,6 +156,19 @@ async fn a_tool_choice_holds_for_the_first_request() {
     agent(&model, |o| o.tool_choice = ToolChoice::Any).prompt("go").await.unwrap();
     let choices: Vec<ToolChoice> = model.requests().into_iter().map(|r| r.options.tool_choice).collect();
     assert_eq!(choices, [ToolChoice::Any, ToolChoice::Auto]);
+
+    let model = Scripted::new([
+        Reply::failure(ProviderErrorKind::Overloaded, "busy"),
+        Reply::call("Glob", r#"{"pattern": "none"}"#),
+        Reply::text("ok"),
+    ]);
+    let set = |o: &mut AgentOptions| {
+        o.tool_choice = ToolChoice::Any;
+        o.retry.base_delay = std::time::Duration::ZERO;
+    };
+    agent(&model, set).prompt("go").await.unwrap();
+    let choices: Vec<ToolChoice> = model.requests().into_iter().map(|r| r.options.tool_choice).collect();
+    assert_eq!(choices, [ToolChoice::Any, ToolChoice::Any, ToolChoice::Auto], "also when it is made again");
 }
 
 #[tokio::test]
@@ -291,6 +304,8 @@ fn what_makes_no_agent_is_said() {
         (refused(key, |o| o.max_model_calls = 0), "max_model_calls is 0"),
         (refused(key, |o| o.max_budget_usd = Some(Cost(0))), "max_budget_usd is 0"),
         (refused(key, |o| o.max_tokens = Some(0)), "max_tokens is 0"),
+        (refused(key, |o| o.temperature = Some(f64::NAN)), "between 0 and 2"),
+        (refused(key, |o| o.context_window = Some(0)), "context_window is 0"),
         (refused(key, |o| o.idle_timeout = std::time::Duration::ZERO), "idle_timeout is 0"),
         (refused(key, |o| o.thinking = Some(ThinkingMode::Enabled { budget_tokens: 0 })), "thinking is 0"),
         (refused(&[("OPENAI_API_KEY", "k-test")], |_| {}), "give a model with `--model NAME`"),
@@ -437,8 +452,96 @@ async fn a_stream_of_messages_is_a_run_each() {
     let agent = agent(&model, |_| {});
     let run = agent.stream_input(futures_util::stream::iter(["a", "b", "c"]));
     let results = run.result().await.unwrap();
-    let texts: Vec<&str> = results.iter().map(|r| r.text.as_str()).collect();
+    let texts: Vec<&str> = results.iter().map(|r| r.as_ref().unwrap().text.as_str()).collect();
     assert_eq!(texts, ["1 messages", "3 messages", "5 messages"]);
+}
+
+#[tokio::test]
+async fn an_empty_message_in_a_stream_costs_only_its_own_result() {
+    let model = Scripted::responding(|_| Reply::text("ok"));
+    let run = agent(&model, |_| {}).stream_input(futures_util::stream::iter(["a", " ", "b"]));
+    let good: Vec<bool> = run.result().await.unwrap().iter().map(Result::is_ok).collect();
+    assert_eq!(good, [true, false, true]);
+}
+
+#[tokio::test]
+async fn a_prompt_of_what_only_a_model_can_say_is_refused_and_harms_nothing() {
+    let model = Scripted::responding(|_| Reply::text("ok"));
+    let agent = agent(&model, |_| {});
+    let thought = Block::Thinking(open_agent::model::Thinking { text: "hm".into(), ..Default::default() });
+    let refused = agent.prompt(open_agent::Prompt(vec![thought])).await.unwrap_err().to_string();
+    assert!(refused.contains("text, pictures and documents"), "{refused}");
+    assert!(agent.prompt("x").await.unwrap().is_success());
+}
+
+#[tokio::test]
+async fn a_tool_that_panics_anywhere_is_a_failed_call_and_readers_end() {
+    let early = open_agent::tool_fn("early", "Panics before it waits.", |_: Nothing, _| {
+        assert!(std::env::args().count() == 0, "too early");
+        async { Ok("") }
+    });
+    struct Reader;
+    impl open_agent::Tool for Reader {
+        const NAME: &'static str = "reader";
+        type Input = Nothing;
+        fn description(&self) -> String {
+            "Panics when it names what it touches.".into()
+        }
+        fn access(&self, _: &Nothing, _: &open_agent::ToolCx) -> Vec<open_agent::model::Access> {
+            panic!("no access")
+        }
+        async fn call(
+            &self,
+            _: Nothing,
+            _: &open_agent::ToolCx,
+        ) -> Result<open_agent::ToolOutput, open_agent::ToolError> {
+            Ok("".into())
+        }
+    }
+    let model = Scripted::new([Reply::call("early", "{}").and_call("reader", "{}"), Reply::text("on")]);
+    let agent = AgentBuilder::with_env(Env::default())
+        .provider(model.clone())
+        .tool(early)
+        .tool(open_agent::erase(Reader))
+        .permission_mode(PermissionMode::BypassPermissions)
+        .configure(|o| o.persist_session = false)
+        .build()
+        .unwrap();
+    let mut run = agent.stream("x");
+    while futures_util::StreamExt::next(&mut run).await.is_some() {}
+    assert!(run.result().await.unwrap().is_success());
+    let results = newest_results(&model.requests()[1]);
+    assert!(results[0].contains("panicked: too early"), "{results:?}");
+    assert!(results[1].contains("reader panicked"), "{results:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tool_that_blocks_its_thread_does_not_hold_an_interrupt() {
+    let (release, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let (began, begins) = tokio::sync::oneshot::channel::<()>();
+    let began = std::sync::Mutex::new(Some(began));
+    let wait = std::sync::Arc::new(wait);
+    let block = open_agent::tool_fn("block", "Blocks.", move |_: Nothing, _| {
+        let began = began.lock().unwrap().take();
+        let wait = std::sync::Arc::clone(&wait);
+        async move {
+            if let Some(began) = began {
+                began.send(()).unwrap();
+            }
+            let _released = wait.lock().unwrap().recv();
+            Ok("")
+        }
+    });
+    let model = Scripted::new([Reply::call("block", "{}"), Reply::text("on")]);
+    let builder = AgentBuilder::with_env(Env::default()).provider(model).tool(block).allow_tool("block");
+    let agent = builder.configure(|o| o.persist_session = false).build().unwrap();
+    let run = agent.stream_messages("x");
+    begins.await.unwrap();
+    assert!(agent.interrupt());
+    let result = run.result().await.unwrap();
+    assert!(result.is_cancelled());
+    drop(release);
 }
 
 #[tokio::test]
@@ -457,7 +560,8 @@ async fn an_interrupt_ends_one_run_of_a_stream_of_messages() {
         tokio::task::yield_now().await;
     }
     assert!(agent.interrupt());
-    let statuses: Vec<RunStatus> = run.result().await.unwrap().iter().map(|r| r.status).collect();
+    let statuses: Vec<RunStatus> =
+        run.result().await.unwrap().iter().map(|r| r.as_ref().unwrap().status).collect();
     assert_eq!(statuses, [RunStatus::Cancelled, RunStatus::Success]);
 }
 

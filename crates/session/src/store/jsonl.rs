@@ -75,7 +75,7 @@ impl JsonlStore {
         private_folder(&folder)?;
         let lock_path = folder.join("lock");
         let mut lock = private_file(&lock_path, OpenOptions::new().read(true).write(true))?;
-        let before: Option<LockText> = serde_json::from_reader(&lock).ok();
+        let before = lock_text(&lock);
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -86,13 +86,14 @@ impl JsonlStore {
         }
         // Read again: whoever held the lock a moment ago may have raised the epoch.
         lock.rewind().map_err(io_error("read", &lock_path))?;
-        let before: Option<LockText> = serde_json::from_reader(&lock).ok();
+        let before = lock_text(&lock);
         let epoch = before.map_or(1, |text| text.epoch + 1);
         let text = serde_json::to_vec(&LockText { epoch, owner: owner.0.clone() })?;
         let write = |lock: &mut File| {
-            lock.set_len(0)?;
+            // Written over, then cut: at no moment is there no epoch.
             lock.rewind()?;
-            lock.write_all(&text)
+            lock.write_all(&text)?;
+            lock.set_len(text.len() as u64)
         };
         write(&mut lock).map_err(io_error("write", &lock_path))?;
 
@@ -187,6 +188,11 @@ impl Log {
         self.len += bytes.len() as u64;
         Ok(())
     }
+}
+
+/// The text at the file's beginning; what may stand behind it is left of a longer one.
+fn lock_text(lock: &File) -> Option<LockText> {
+    serde_json::Deserializer::from_reader(lock).into_iter().next()?.ok()
 }
 
 struct End {

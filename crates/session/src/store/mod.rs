@@ -25,7 +25,8 @@ pub trait SessionStore: Send + Sync {
         owner: &'a Owner,
     ) -> BoxFuture<'a, Result<(Lease, Seq), StoreError>>;
 
-    /// Appends all records or none, right after `claim.expected`. Gives the new last place.
+    /// Appends all records or none, right after `claim.expected`. Gives the new last place. Should the process or the machine
+    /// end in the middle, a prefix of them may be left: whole records, in order.
     fn append<'a>(
         &'a self,
         id: &'a SessionId,
@@ -109,6 +110,19 @@ pub enum StoreError {
         found: Seq,
         /// What the writer thought.
         expected: Seq,
+    },
+    /// The log's end cannot be read.
+    #[error(
+        "session {id} ends with record {head}, of which this version can read {known} only: it may have been written by a \
+         later version", head = .head.0, known = .known.0
+    )]
+    Unreadable {
+        /// Which.
+        id: SessionId,
+        /// The last record that can be read.
+        known: Seq,
+        /// The last record there is.
+        head: Seq,
     },
     /// A record cannot be read and is not the last one.
     #[error("{path}, line {line}: {reason}", path = .path.display())]

@@ -71,6 +71,25 @@ async fn a_missing_record_is_named() {
     assert!(error.contains("line 2: record 3 follows record 1"), "{error}");
 }
 
+#[tokio::test]
+async fn a_log_whose_end_cannot_be_read_is_not_appended_to() {
+    let root = tempfile::tempdir().unwrap();
+    let id = SessionId::new("s").unwrap();
+    let store = JsonlStore::new(root.path());
+    write(&store, &id, 1).await;
+    // As a later version might write it: a tag that this one knows, in a shape that it does not.
+    let line = "{\"v\":9,\"seq\":3,\"at\":1,\"entry\":{\"started\":{\"calls\":[]}}}\n";
+    let mut file = std::fs::OpenOptions::new().append(true).open(store.path(&id)).unwrap();
+    file.write_all(line.as_bytes()).unwrap();
+    let before = std::fs::read(store.path(&id)).unwrap();
+    for _ in 0..2 {
+        let open = SessionWriter::open(Arc::new(store.clone()), id.clone(), Owner("t".into()), Timestamp(1));
+        let error = open.await.map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("ends with record 3, of which this version can read 2 only"), "{error}");
+    }
+    assert_eq!(std::fs::read(store.path(&id)).unwrap(), before);
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn files_are_private() {

@@ -213,8 +213,7 @@ impl ClaudeFrames {
         self.run.stop = Some(answer.stop.clone());
         self.run.doing =
             if answer.message.tool_uses().next().is_some() { Doing::Calling } else { Doing::Asking };
-        // The turn counts answers; this one was the next when its first piece came.
-        let id = self.ids.message(answer.vendor_id.as_deref(), event.turn.saturating_sub(1));
+        let id = self.ids.message(answer.vendor_id.as_deref(), event.turn);
         self.stop_blocks(out);
         self.assistant(event, (&answer.message, &id, &answer.usage), frame::Extra::default(), out);
         self.stop_message(answer, out);

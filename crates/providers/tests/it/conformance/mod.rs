@@ -97,6 +97,7 @@ fn no_off_switch(p: &Profile) -> Option<&'static str> {
     matches!(p.thinking, Effort { off: None }).then_some("no value turns thinking off")
 }
 
+#[expect(clippy::print_stdout, reason = "`cargo xtask wire` shows it")]
 async fn run(name: &str, skips: usize) {
     let profile = profile(name);
     let (mut skipped, mut failed) = (Vec::new(), Vec::new());
