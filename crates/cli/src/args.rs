@@ -128,6 +128,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<PathBuf>,
 
+    /// Keep the session in memory only: nothing is written to the home folder
+    #[arg(long)]
+    pub no_session_persistence: bool,
+
     /// Tell on stderr what is done
     #[arg(long)]
     pub verbose: bool,
@@ -170,7 +174,6 @@ const NOT_YET: &[(&[&str], &str)] = &[
         ],
         "sessions are kept, but cannot be taken up from the command line yet",
     ),
-    (&["--no-session-persistence"], "each session is kept for now"),
     (&["--mcp-config", "--strict-mcp-config"], "MCP servers cannot be used yet"),
     (&["--json-schema"], "answers by a schema are not available yet"),
     (&["--input-format", "--replay-user-messages"], "only one prompt of text can be given yet"),

@@ -76,6 +76,11 @@ pub(crate) fn say(text: &str) {
     let _ = writeln!(io::stderr(), "error: {text}");
 }
 
+/// `warning: …` on stderr.
+pub(crate) fn warn(text: &str) {
+    let _ = writeln!(io::stderr(), "warning: {text}");
+}
+
 /// A line on stdout.
 pub(crate) fn print_line(text: &str) -> Result<Exit> {
     let mut stdout = io::stdout().lock();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 use crate::args::RunArgs;
-use crate::exit::wrong;
+use crate::exit::{self, wrong};
 
 /// How long a stdin that may be nobody's is waited for. A program that starts us with an open pipe and never writes to it
 /// would otherwise wait for ever.
@@ -72,7 +72,12 @@ fn read_if_any() -> Result<Option<Vec<u8>>> {
         Ok(bytes)
     });
     if came.recv_timeout(PATIENCE).is_err() && !reader.is_finished() {
-        tracing::warn!("nothing came on stdin within {} s: going on without it", PATIENCE.as_secs());
+        // Said at any level: whoever pipes something slow in must not wonder where it went.
+        exit::warn(&format!(
+            "nothing came on stdin within {} s: going on without it. Close stdin (</dev/null) to save the wait, or give the \
+             text as the prompt to have it waited for",
+            PATIENCE.as_secs()
+        ));
         return Ok(None);
     }
     match reader.join() {

@@ -80,6 +80,7 @@ fn options(args: &RunArgs) -> Result<AgentOptions> {
     options.thinking = args.thinking;
     options.effort = args.effort;
     options.cwd.clone_from(&args.cwd);
+    options.persist_session = !args.no_session_persistence;
     Ok(options)
 }
 

@@ -62,7 +62,7 @@ pub struct RunSpec {
 #[non_exhaustive]
 pub enum EngineError {
     /// The log cannot be read or written.
-    #[error("the session cannot go on")]
+    #[error(transparent)]
     Store(#[from] StoreError),
     /// There is nothing to answer.
     #[error("the prompt is empty")]

@@ -352,7 +352,7 @@ impl Machine {
             let continued = done.stop == StopReason::MaxTokens && uses.is_empty();
             run.continuations = if continued { run.continuations + 1 } else { 0 };
         }
-        self.context_tokens = done.usage.all_input() + done.usage.output_tokens;
+        self.context_tokens = done.usage.all_input().saturating_add(done.usage.output_tokens);
         self.writers.clear();
         self.calls =
             uses.into_iter().zip(0..).map(|(u, index)| Call::new(CallId { turn, index }, u)).collect();
@@ -618,7 +618,7 @@ impl RunFold {
         self.model_calls += 1;
         self.usage += usage;
         self.cost = sum(self.cost, cost);
-        self.api_ms += api_ms;
+        self.api_ms = self.api_ms.saturating_add(api_ms);
         let of = self
             .by_model
             .entry(Arc::clone(model))

@@ -1,6 +1,8 @@
 //! The one assembler: stream events in, a whole message out. Owns all tolerance for what servers do to tool calls
 //! (missing, empty or repeated ids, one index for all, names that come late, arguments that are no JSON). Does no IO.
 
+use std::collections::HashMap;
+
 use crate::{
     Block, BrokenInput, ModelEvent, ProviderError, ProviderErrorKind, RawJson, StopReason, Thinking,
     ToolFragment, ToolUse, ToolUseId, UsageUpdate,
@@ -9,7 +11,9 @@ use crate::{
 /// Collects the events of one answer.
 #[derive(Debug, Default)]
 pub struct Assembler {
-    blocks: Vec<Open>,
+    blocks: Vec<Kind>,
+    /// The newest block of a kind in a slot: answers of very many blocks must not be searched through for each piece.
+    newest: HashMap<(u32, Class), usize>,
     id: Option<String>,
     model: Option<String>,
     usage: UsageUpdate,
@@ -41,10 +45,13 @@ pub struct Assembled {
     pub model: Option<String>,
 }
 
-#[derive(Debug)]
-struct Open {
-    slot: u32,
-    kind: Kind,
+/// Kinds whose blocks are continued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Class {
+    Text,
+    Thinking,
+    Tool,
+    Whole,
 }
 
 #[derive(Debug)]
@@ -106,9 +113,8 @@ impl Assembler {
 
     /// The answer, once the stream is over. A stream that ended before the vendor said why is an error.
     pub fn finish(self) -> Result<Assembled, ProviderError> {
-        let calls = self.blocks.iter().filter(|b| matches!(b.kind, Kind::Tool { .. })).count();
-        let nameless =
-            self.blocks.iter().any(|b| matches!(&b.kind, Kind::Tool { name, .. } if name.is_empty()));
+        let calls = self.blocks.iter().filter(|b| matches!(b, Kind::Tool { .. })).count();
+        let nameless = self.blocks.iter().any(|b| matches!(b, Kind::Tool { name, .. } if name.is_empty()));
         let stop = match self.stop {
             Some(stop) => stop,
             None if self.ended && calls > 0 => StopReason::ToolUse,
@@ -119,7 +125,7 @@ impl Assembler {
             return Err(protocol("a tool call came without the tool's name"));
         }
         let cut = matches!(stop, StopReason::MaxTokens | StopReason::ContextWindowExceeded);
-        let content = self.blocks.into_iter().filter_map(|b| close(b.kind, cut)).collect();
+        let content = self.blocks.into_iter().filter_map(|b| close(b, cut)).collect();
         Ok(Assembled { content, stop, usage: self.usage, id: self.id, model: self.model })
     }
 
@@ -127,7 +133,7 @@ impl Assembler {
     /// that was not finished must not run.
     #[must_use]
     pub fn partial(&self) -> Vec<Block> {
-        let texts = self.blocks.iter().filter_map(|b| match &b.kind {
+        let texts = self.blocks.iter().filter_map(|b| match b {
             Kind::Text(text) if !text.trim().is_empty() => Some(Block::Text(text.clone())),
             _ => None,
         });
@@ -135,19 +141,18 @@ impl Assembler {
     }
 
     fn open(&mut self, slot: u32, kind: Kind) -> Option<Landed> {
-        self.blocks.push(Open { slot, kind });
-        Some(Landed { index: self.blocks.len() - 1, opened: true })
+        let index = self.blocks.len();
+        self.newest.insert((slot, kind.class()), index);
+        self.blocks.push(kind);
+        Some(Landed { index, opened: true })
     }
 
     fn push_text(&mut self, slot: u32, more: &str) -> Option<Landed> {
-        // Deltas nearly always continue the newest block, so look from the end.
-        for (index, block) in self.blocks.iter_mut().enumerate().rev() {
-            if let Kind::Text(text) = &mut block.kind
-                && block.slot == slot
-            {
-                text.push_str(more);
-                return Some(Landed { index, opened: false });
-            }
+        if let Some(index) = self.newest(slot, Class::Text)
+            && let Some(Kind::Text(text)) = self.blocks.get_mut(index)
+        {
+            text.push_str(more);
+            return Some(Landed { index, opened: false });
         }
         if more.is_empty() { None } else { self.open(slot, Kind::Text(more.to_owned())) }
     }
@@ -157,29 +162,30 @@ impl Assembler {
         slot: u32,
         add: impl FnOnce(&mut String, &mut Option<String>, &mut Vec<RawJson>),
     ) -> Option<Landed> {
-        let found =
-            self.blocks.iter().rposition(|b| b.slot == slot && matches!(b.kind, Kind::Thinking { .. }));
-        let opened = found.is_none();
-        let index = found.unwrap_or_else(|| {
-            let kind = Kind::Thinking { text: String::new(), signature: None, details: Vec::new() };
-            self.blocks.push(Open { slot, kind });
-            self.blocks.len() - 1
-        });
-        if let Some(Kind::Thinking { text, signature, details }) =
-            self.blocks.get_mut(index).map(|b| &mut b.kind)
-        {
+        let landed = match self.newest(slot, Class::Thinking) {
+            Some(index) => Landed { index, opened: false },
+            None => {
+                let kind = Kind::Thinking { text: String::new(), signature: None, details: Vec::new() };
+                self.open(slot, kind)?
+            }
+        };
+        if let Some(Kind::Thinking { text, signature, details }) = self.blocks.get_mut(landed.index) {
             add(text, signature, details);
         }
-        Some(Landed { index, opened })
+        Some(landed)
+    }
+
+    fn newest(&self, slot: u32, class: Class) -> Option<usize> {
+        self.newest.get(&(slot, class)).copied()
     }
 
     fn push_tool(&mut self, f: &ToolFragment) -> Option<Landed> {
         let given = |text: &Option<String>| text.clone().filter(|t| !t.is_empty());
         let (new_id, new_name) = (given(&f.id), given(&f.name));
         let more = f.input.as_deref().unwrap_or_default();
-        let last = self.blocks.iter().rposition(|b| b.slot == f.slot && matches!(b.kind, Kind::Tool { .. }));
+        let last = self.newest(f.slot, Class::Tool);
         if let Some(index) = last
-            && let Some(Kind::Tool { id, name, input }) = self.blocks.get_mut(index).map(|b| &mut b.kind)
+            && let Some(Kind::Tool { id, name, input }) = self.blocks.get_mut(index)
         {
             let other_id = new_id.as_ref().is_some_and(|n| !id.is_empty() && n != id);
             // Servers without ids begin the next call under the same index with a name of its own.
@@ -204,6 +210,17 @@ impl Assembler {
             input: more.to_owned(),
         };
         self.open(f.slot, kind)
+    }
+}
+
+impl Kind {
+    fn class(&self) -> Class {
+        match self {
+            Self::Text(_) => Class::Text,
+            Self::Thinking { .. } => Class::Thinking,
+            Self::Tool { .. } => Class::Tool,
+            Self::Redacted(_) | Self::Opaque(_) => Class::Whole,
+        }
     }
 }
 

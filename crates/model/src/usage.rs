@@ -22,20 +22,21 @@ impl Usage {
     /// All input, cached or not.
     #[must_use]
     pub fn all_input(&self) -> u64 {
-        self.input_tokens
-            + self.cache_read_input_tokens
-            + self.cache_write_5m_input_tokens
-            + self.cache_write_1h_input_tokens
+        [self.cache_read_input_tokens, self.cache_write_5m_input_tokens, self.cache_write_1h_input_tokens]
+            .into_iter()
+            .fold(self.input_tokens, u64::saturating_add)
     }
 }
 
 impl std::ops::AddAssign for Usage {
+    /// Stays at the top instead of wrapping: the counts come from servers, and no server must be able to end a run.
     fn add_assign(&mut self, o: Self) {
-        self.input_tokens += o.input_tokens;
-        self.output_tokens += o.output_tokens;
-        self.cache_read_input_tokens += o.cache_read_input_tokens;
-        self.cache_write_5m_input_tokens += o.cache_write_5m_input_tokens;
-        self.cache_write_1h_input_tokens += o.cache_write_1h_input_tokens;
+        let add = |a: &mut u64, b: u64| *a = a.saturating_add(b);
+        add(&mut self.input_tokens, o.input_tokens);
+        add(&mut self.output_tokens, o.output_tokens);
+        add(&mut self.cache_read_input_tokens, o.cache_read_input_tokens);
+        add(&mut self.cache_write_5m_input_tokens, o.cache_write_5m_input_tokens);
+        add(&mut self.cache_write_1h_input_tokens, o.cache_write_1h_input_tokens);
     }
 }
 
@@ -93,6 +94,18 @@ impl UsageUpdate {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn absurd_counts_stay_at_the_top() {
+        let absurd = UsageUpdate {
+            input_tokens: Some(u64::MAX),
+            cache_read_input_tokens: Some(9),
+            ..UsageUpdate::default()
+        };
+        let mut sum = absurd.total();
+        sum += absurd.total();
+        assert_eq!((sum.input_tokens, sum.all_input()), (u64::MAX, u64::MAX));
+    }
 
     #[test]
     fn h_cst_02_inclusive_and_exclusive_counts_are_the_same() {

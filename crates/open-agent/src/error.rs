@@ -57,7 +57,7 @@ pub enum ConfigError {
     },
     /// A limit on spending is of no use without a price.
     #[error(
-        "max_budget_usd needs the price of {model}, which is not known: register it with `register_model`, or leave the budget out"
+        "max_budget_usd needs the price of {model}, which is not known: register it with `register_model` (in the library), or leave the budget out"
     )]
     NoPrice {
         /// The model.
@@ -81,7 +81,7 @@ pub enum ConfigError {
     },
     /// No place for sessions is known.
     #[error(
-        "there is no HOME to keep sessions in: set HOME, give `sessions_dir`, or do not persist the session"
+        "there is no HOME to keep sessions in: set HOME, or keep the session in memory (`--no-session-persistence`, `persist_session = false`), or give `sessions_dir`"
     )]
     NoHome,
     /// The provider cannot be used as configured.

@@ -41,6 +41,8 @@ pub(crate) struct EventStream<S, D> {
     sse: SseDecoder,
     mode: Mode,
     queue: Queue,
+    /// Bytes of frames so far.
+    taken: usize,
     failed: Option<ProviderError>,
     idle: Idle,
     site: Arc<Site>,
@@ -69,6 +71,7 @@ where
             sse: SseDecoder::new(LARGEST_EVENT),
             mode: Mode::Unknown,
             queue: Queue::new(),
+            taken: 0,
             failed: None,
             idle: Idle::new(limit),
             site,
@@ -86,6 +89,10 @@ where
         }
         match &mut self.mode {
             Mode::Frames => {
+                self.taken += chunk.len();
+                if self.taken > LARGEST_ANSWER {
+                    return Err(self.site.senseless("an answer without end", b""));
+                }
                 self.sse.feed(chunk);
                 self.decode()
             }

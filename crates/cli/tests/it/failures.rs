@@ -136,7 +136,7 @@ fn a_session_that_cannot_be_written_is_a_failed_run_with_a_result() {
     std::fs::write(rig.home.path().join(".open-agent-sdk"), "a file where a folder has to be").unwrap();
     let out = rig.run(["-p", "Go", "--output-format", "json"]);
     assert_eq!(out.code(), 1);
-    assert!(out.stderr.starts_with("error: the session cannot go on: "), "{}", out.stderr);
+    assert!(out.stderr.starts_with("error: create "), "{}", out.stderr);
     assert_eq!(out.result()["subtype"], "error_during_execution");
 }
 

@@ -18,6 +18,8 @@ struct Seen {
     made: bool,
     /// The demo's folder is there.
     kept: bool,
+    /// A session lies in the home folder.
+    stored: bool,
 }
 
 struct Row {
@@ -93,6 +95,7 @@ const ROWS: &[Row] = &[
     row("thinking", &["--thinking", "disabled"], |s| s.body["thinking"]["type"] == "disabled"),
     row("effort", &["--effort", "low"], |s| s.body.to_string().contains("\"effort\":\"low\"")),
     row("cwd", &["--cwd", "{dir}/below"], |s| system(s).contains("/below")),
+    row("no_session_persistence", &["--no-session-persistence"], |s| !s.stored && s.out.code() == 0),
     Row {
         flag: "verbose",
         always: &["Go", "--allowed-tools", "Bash"],
@@ -162,6 +165,7 @@ fn see(always: &[&str], set: &[&str]) -> Seen {
         requests: requests.len(),
         made: rig.project.path().join("made.txt").exists(),
         kept: rig.project.path().join("kept").exists(),
+        stored: rig.home.path().join(".open-agent-sdk/sessions").exists(),
     }
 }
 

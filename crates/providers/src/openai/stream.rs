@@ -240,6 +240,11 @@ impl Decode for Decoder {
         }
         let chunk: Chunk<'_> = match serde_json::from_slice(data) {
             Ok(chunk) => chunk,
+            Err(_) if std::str::from_utf8(data).is_err() => {
+                // A few damaged bytes in a text are no reason to lose it.
+                let text = String::from_utf8_lossy(data).into_owned();
+                return self.frame(name, text.as_bytes(), out);
+            }
             Err(_) if is_json(data) => {
                 tracing::debug!(name, "an event of an unknown shape is skipped");
                 return Ok(());

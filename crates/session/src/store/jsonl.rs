@@ -87,7 +87,7 @@ impl JsonlStore {
         // Read again: whoever held the lock a moment ago may have raised the epoch.
         lock.rewind().map_err(io_error("read", &lock_path))?;
         let before = lock_text(&lock);
-        let epoch = before.map_or(1, |text| text.epoch + 1);
+        let epoch = before.map_or(1, |text| text.epoch.saturating_add(1));
         let text = serde_json::to_vec(&LockText { epoch, owner: owner.0.clone() })?;
         let write = |lock: &mut File| {
             // Written over, then cut: at no moment is there no epoch.
@@ -100,6 +100,10 @@ impl JsonlStore {
         let path = self.path(id);
         let file = private_file(&path, OpenOptions::new().read(true).append(true))?;
         let end = find_end(&file).map_err(io_error("read", &path))?;
+        if end.head == Seq(0) && end.lines > 0 {
+            let reason = "no line of the file is a record".to_owned();
+            return Err(StoreError::Corrupt { path, line: 1, reason });
+        }
         let log = Log { path, file, epoch, head: end.head, len: end.len, torn: end.torn };
         self.logs().insert(id.clone(), Arc::new(Mutex::new(log)));
         Ok((Lease::new(epoch, Hold { store: self.clone(), id: id.clone(), _lock: lock }), end.head))
@@ -198,6 +202,8 @@ fn lock_text(lock: &File) -> Option<LockText> {
 struct End {
     head: Seq,
     len: u64,
+    /// Whole lines in the part that was looked at.
+    lines: usize,
     torn: bool,
 }
 
@@ -214,13 +220,14 @@ fn find_end(mut file: &File) -> io::Result<End> {
         file.seek(SeekFrom::Start(start))?;
         let mut tail = Vec::new();
         file.take(window).read_to_end(&mut tail)?;
+        let lines = tail.iter().filter(|b| **b == b'\n').count();
         let torn = tail.last().is_some_and(|b| *b != b'\n');
         // Unless the window begins the file, its first line may be cut; then it does not parse and is no candidate.
         let place =
             tail.split(|b| *b == b'\n').rev().find_map(|line| serde_json::from_slice::<Place>(line).ok());
         match place {
-            Some(place) => return Ok(End { head: place.seq, len, torn }),
-            None if start == 0 => return Ok(End { head: Seq(0), len, torn }),
+            Some(place) => return Ok(End { head: place.seq, len, lines, torn }),
+            None if start == 0 => return Ok(End { head: Seq(0), len, lines, torn }),
             None => window *= 4,
         }
     }

@@ -90,6 +90,17 @@ async fn a_log_whose_end_cannot_be_read_is_not_appended_to() {
     assert_eq!(std::fs::read(store.path(&id)).unwrap(), before);
 }
 
+#[tokio::test]
+async fn a_file_without_any_record_is_no_empty_session() {
+    let root = tempfile::tempdir().unwrap();
+    let id = SessionId::new("s").unwrap();
+    let store = JsonlStore::new(root.path());
+    write(&store, &id, 0).await;
+    std::fs::write(store.path(&id), "garbage\n{\"v\":1}\n").unwrap();
+    let error = store.acquire(&id, &Owner("t".into())).await.unwrap_err().to_string();
+    assert!(error.contains("no line of the file is a record"), "{error}");
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn files_are_private() {
