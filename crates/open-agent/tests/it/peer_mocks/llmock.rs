@@ -11,6 +11,10 @@ use serde_json::Value;
 
 use super::{Outcome, PROVIDERS, options, prompt, with_tool};
 
+/// So that a client that hangs up is noticed before the stream's end: what comes to its end counts as accepted, and the
+/// next request as none that has to do with it.
+const SLOWLY: &[&str] = &["--stream-chunk-delay-ms", "20"];
+
 fn url(mock: &Llmock, provider: &str) -> String {
     mock.url(if provider == "anthropic" { "anthropic" } else { "v1" })
 }
@@ -101,7 +105,7 @@ async fn peer_llmock_refusals_that_stay_are_typed_failures() {
 #[tokio::test]
 #[ignore = "needs the peer: cargo xtask peers llmock"]
 async fn peer_llmock_broken_streams_are_asked_for_again() {
-    let mock = Llmock::start(&[]).unwrap();
+    let mock = Llmock::start(SLOWLY).unwrap();
     for provider in PROVIDERS {
         for (kind, failure) in [
             ("disconnect", Connection),
@@ -156,7 +160,7 @@ async fn peer_llmock_slow_answers_are_waited_for() {
 #[tokio::test]
 #[ignore = "needs the peer: cargo xtask peers llmock"]
 async fn peer_llmock_broken_calls_are_answered_and_the_loop_goes_on() {
-    let mock = Llmock::start(&[]).unwrap();
+    let mock = Llmock::start(SLOWLY).unwrap();
     for provider in PROVIDERS {
         for (kind, said) in [("malformed_arguments", "get_weather"), ("unknown_tool", "get_weather")] {
             let behaviors = format!(r#"[{{"type":"tool_fault","kind":"{kind}"}}]"#);
