@@ -73,7 +73,8 @@ impl Agent {
         self.inner.wiring.key_source
     }
 
-    /// Asks, and waits for the end. Dropping the future interrupts the run.
+    /// Asks, and waits for the end. Dropping the future interrupts the run. Not to be awaited in one of the agent's own
+    /// tools: the prompt waits for the run, and the run for the tool.
     pub async fn prompt(&self, prompt: impl Into<Prompt>) -> Result<QueryResult, AgentError> {
         self.start(Task::Prompt(prompt.into()), EventSink::none()).await_guarded().await
     }

@@ -89,3 +89,15 @@ async fn a_client_can_be_shared_and_a_provider_named() {
     let error = collect(&*provider(config).unwrap(), hello()).await.unwrap_err();
     assert!(error.message.starts_with("house model: 500"), "{error}");
 }
+
+#[tokio::test]
+async fn an_answer_without_end_is_ended() {
+    let line = format!(": {}\n", "x".repeat(1 << 20));
+    let body = line.repeat(65);
+    for name in ["anthropic", "openai"] {
+        let server = start(Reply::sse(body.clone()));
+        let error = collect(&*provider_for(name, &server), hello()).await.unwrap_err();
+        assert_eq!(error.kind, open_agent_model::ProviderErrorKind::Protocol);
+        assert!(error.message.contains("an answer without end"), "{error}");
+    }
+}

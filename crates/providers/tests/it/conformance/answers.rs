@@ -154,8 +154,9 @@ pub(super) async fn blocks_end_before_the_answer_does(p: &'static Profile) {
     }
 }
 
-pub(super) async fn comments_and_unknown_events_are_skipped(p: &'static Profile) {
-    let frames = match p.api {
+/// An answer that says "x".
+fn says_x(p: &Profile) -> &'static str {
+    match p.api {
         Api::Anthropic => {
             "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"x\"}}\n\n\
              event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\n\
@@ -165,7 +166,19 @@ pub(super) async fn comments_and_unknown_events_are_skipped(p: &'static Profile)
             "data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\n\
              data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"
         }
-    };
+    }
+}
+
+pub(super) async fn damaged_bytes_cost_only_themselves(p: &'static Profile) {
+    let mut body = says_x(p).as_bytes().to_vec();
+    let at = body.windows(3).position(|w| w == b"\"x\"").unwrap() + 1;
+    body.splice(at..=at, *b"a\xff\xfeb");
+    let done = answer(p, Reply::sse(body)).await;
+    assert_eq!(done.content, [Block::Text("a\u{fffd}\u{fffd}b".into())]);
+}
+
+pub(super) async fn comments_and_unknown_events_are_skipped(p: &'static Profile) {
+    let frames = says_x(p);
     let noise = ": keep-alive\n\nid: 1\nretry: 10\n\nevent: news\ndata: {\"type\":\"news\"}\n\nevent: ping\ndata: {\"type\": \"ping\"}\n\n";
     let body = format!("{noise}{}", frames.replace("\n\n", &format!("\n\n{noise}")));
     let done = answer(p, Reply::sse(body)).await;

@@ -43,6 +43,7 @@ static SCENARIOS: &[Scenario] = scenarios! {
     answers::a_cut_call_is_marked;
     answers::a_whole_answer_instead_of_a_stream;
     answers::blocks_end_before_the_answer_does;
+    answers::damaged_bytes_cost_only_themselves;
     answers::comments_and_unknown_events_are_skipped;
     answers::a_stream_without_a_content_type_is_read;
     requests::everything_is_accepted_by_a_strict_server;
