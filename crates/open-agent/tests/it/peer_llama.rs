@@ -47,11 +47,7 @@ async fn peer_llama_streams_text_through_both_apis() {
         }
         let result = run.result().await.unwrap();
         assert!(!text.is_empty() && pieces >= 1, "{provider}: {pieces} pieces of {text:?}");
-        assert!(
-            result.usage.all_input() > 0 && result.usage.output_tokens > 0,
-            "{provider}: {:?}",
-            result.usage
-        );
+        assert!(result.usage.output_tokens > 0, "{provider}: {:?}", result.usage);
         // It is cut at 24 tokens and continued three times, or it was short.
         let cut = result.errors.iter().any(|e| e.contains("output limit"));
         assert!(result.is_success() || cut, "{provider}: {:?} {:?}", result.status, result.errors);
