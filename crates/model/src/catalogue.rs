@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Cost, Price};
+use crate::{Cost, Effort, Price, thinking_abilities};
 
 /// The day the built-in prices were taken from public price lists.
 pub const PRICES_AS_OF: &str = "2026-11-29";
@@ -33,6 +33,10 @@ pub struct ModelInfo {
     pub max_output_tokens: Option<u64>,
     /// It can think before it answers.
     pub thinking: bool,
+    /// It can decide by itself how long it thinks.
+    pub adaptive_thinking: bool,
+    /// The efforts that it can be asked for; empty = none, or not known.
+    pub efforts: Vec<Effort>,
     /// It sees pictures.
     pub vision: bool,
     /// It reads PDFs.
@@ -40,6 +44,34 @@ pub struct ModelInfo {
 }
 
 impl ModelInfo {
+    /// The name as people write it: `claude-sonnet-4-6` is "Claude Sonnet 4.6".
+    #[must_use]
+    pub fn display_name(&self) -> String {
+        let is_number = |part: &str| part.bytes().all(|b| b.is_ascii_digit()) && part.len() < 4;
+        let mut name = String::new();
+        let mut last_is_number = false;
+        for part in self.name.split(['-', '_', '/']).filter(|part| !part.is_empty()) {
+            let number = is_number(part);
+            if !name.is_empty() {
+                name.push(if number && last_is_number { '.' } else { ' ' });
+            }
+            let mut letters = part.chars();
+            name.extend(letters.next().map(|first| first.to_ascii_uppercase()));
+            name.push_str(letters.as_str());
+            last_is_number = number;
+        }
+        name
+    }
+
+    /// What it can, in a few words.
+    #[must_use]
+    pub fn description(&self) -> String {
+        let window = self.context_tokens.map(|n| format!("{n} tokens of context"));
+        let can = [(self.thinking, "thinks"), (self.vision, "sees pictures"), (self.pdf, "reads PDFs")];
+        let can = can.into_iter().filter(|(able, _)| *able).map(|(_, word)| word.to_owned());
+        window.into_iter().chain(can).collect::<Vec<_>>().join(", ")
+    }
+
     /// A model of which nothing is known but its name.
     #[must_use]
     pub fn unknown(name: impl Into<String>) -> Self {
@@ -50,6 +82,8 @@ impl ModelInfo {
             context_tokens: None,
             max_output_tokens: None,
             thinking: false,
+            adaptive_thinking: false,
+            efforts: Vec::new(),
             vision: false,
             pdf: false,
         }
@@ -114,6 +148,15 @@ fn read(line: &str) -> Option<ModelInfo> {
         }
         _ => None,
     };
+    let (adaptive_thinking, most) = match cell(0) {
+        "anthropic" => {
+            let abilities = thinking_abilities(cell(1));
+            (abilities.adaptive, abilities.effort)
+        }
+        // `reasoning_effort`, of those models that reason.
+        "openai" => (false, (cell(9) == "1").then_some(Effort::High)),
+        _ => (false, None),
+    };
     Some(ModelInfo {
         name: (!cell(1).is_empty()).then(|| cell(1).to_owned())?,
         vendor: cell(0).to_owned(),
@@ -121,6 +164,8 @@ fn read(line: &str) -> Option<ModelInfo> {
         context_tokens: cell(7).parse().ok(),
         max_output_tokens: cell(8).parse().ok(),
         thinking: cell(9) == "1",
+        adaptive_thinking,
+        efforts: Effort::ALL.into_iter().filter(|effort| most.is_some_and(|most| *effort <= most)).collect(),
         vision: cell(10) == "1",
         pdf: cell(11) == "1",
     })
@@ -148,6 +193,23 @@ mod tests {
         assert_eq!(c.find("sonnet").unwrap().name, "claude-sonnet-4-6");
         assert_eq!(sonnet.price.unwrap().cache_read, Cost::from_usd("0.3").unwrap());
         assert_eq!(c.find("no-such-model"), None);
+    }
+
+    #[test]
+    fn thinking_effort_and_names_are_shown() {
+        let c = Catalogue::default();
+        let sonnet = c.find("claude-sonnet-4-6").unwrap();
+        assert_eq!((sonnet.display_name().as_str(), sonnet.adaptive_thinking), ("Claude Sonnet 4.6", true));
+        assert_eq!(sonnet.efforts, Effort::ALL);
+        assert!(
+            sonnet.description().contains("tokens of context, thinks, sees pictures"),
+            "{}",
+            sonnet.description()
+        );
+        let opus = c.find("claude-opus-4-5").unwrap();
+        assert_eq!((opus.adaptive_thinking, opus.efforts.as_slice()), (false, &Effort::ALL[..3]));
+        assert_eq!(c.find("claude-haiku-4-5").unwrap().efforts, []);
+        assert_eq!(c.find("anthropic/claude-opus-4-8").unwrap().efforts, Effort::ALL);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //!
 //! Does no IO, spawns nothing, reads no clock. (`Env::from_process` is called by binaries only.)
 
+mod abilities;
 mod assemble;
 mod call;
 mod catalogue;
@@ -19,6 +20,7 @@ mod secret;
 mod stream;
 mod usage;
 
+pub use abilities::{ThinkingAbilities, thinking_abilities};
 pub use assemble::{Assembled, Assembler, Landed};
 pub use call::{
     Access, Answer, Change, Decision, Effect, FileSeen, FileStamp, Layer, PermissionMode, Question, Ruling,

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use anyhow::Result;
 use clap::Args;
 use open_agent::model::PRICES_AS_OF;
-use open_agent::{Catalogue, Cost, ModelInfo};
+use open_agent::{Catalogue, Cost, Effort, ModelInfo};
 use serde::Serialize;
 
 use crate::exit::Exit;
@@ -43,6 +43,11 @@ struct Row {
     thinking: bool,
     vision: bool,
     pdf: bool,
+    display_name: String,
+    description: String,
+    supports_effort: bool,
+    supported_effort_levels: Vec<Effort>,
+    supports_adaptive_thinking: bool,
 }
 
 impl Models {
@@ -73,6 +78,10 @@ impl From<ModelInfo> for Row {
             cache_read_usd_per_mtok: usd(|p| p.cache_read),
             cache_write_5m_usd_per_mtok: usd(|p| p.cache_write_5m),
             cache_write_1h_usd_per_mtok: usd(|p| p.cache_write_1h),
+            display_name: m.display_name(),
+            description: m.description(),
+            supports_effort: !m.efforts.is_empty(),
+            supports_adaptive_thinking: m.adaptive_thinking,
             value: m.name,
             vendor: m.vendor,
             context_tokens: m.context_tokens,
@@ -80,6 +89,7 @@ impl From<ModelInfo> for Row {
             thinking: m.thinking,
             vision: m.vision,
             pdf: m.pdf,
+            supported_effort_levels: m.efforts,
         }
     }
 }
@@ -91,7 +101,8 @@ fn table(models: &[Row]) -> String {
         ["MODEL", "VENDOR", "INPUT $", "OUTPUT $", "CACHED $", "WINDOW", "OUTPUT", "CAN"].map(str::to_owned),
     ];
     rows.extend(models.iter().map(|m| {
-        let can = [(m.thinking, "think"), (m.vision, "see"), (m.pdf, "pdf")];
+        let can =
+            [(m.thinking, "think"), (m.supports_effort, "effort"), (m.vision, "see"), (m.pdf, "pdf")];
         let can: Vec<&str> = can.iter().filter(|(able, _)| *able).map(|(_, word)| *word).collect();
         [
             m.value.clone(),

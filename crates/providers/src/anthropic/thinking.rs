@@ -1,39 +1,13 @@
-//! What Claude models know about thinking and effort, as data, and how a request's wishes become parameters. A wish
-//! that the model or the rest of the request rules out is fitted, never sent to be refused.
+//! How a request's wishes for thinking and effort become parameters. A wish that the model or the rest of the request
+//! rules out is fitted, never sent to be refused.
 
-use open_agent_model::{Effort, ModelRequest, RequestOptions, ThinkingMode, ToolChoice};
+use open_agent_model::{
+    Effort, ModelRequest, RequestOptions, ThinkingAbilities, ThinkingMode, ToolChoice, thinking_abilities,
+};
 use serde::Serialize;
 
 /// The least budget that the API takes.
 const LEAST_BUDGET: u64 = 1024;
-
-/// What a model takes.
-struct Abilities {
-    /// How its name begins.
-    prefix: &'static str,
-    /// `thinking: { type: "adaptive" }`
-    adaptive: bool,
-    /// `thinking: { type: "enabled", budget_tokens }` and `disabled`
-    budget: bool,
-    /// `output_config.effort` up to this.
-    effort: Option<Effort>,
-}
-
-/// The first row that fits counts. From Opus 4.7 on budgets are gone.
-const TABLE: &[Abilities] = &[
-    Abilities { prefix: "claude-3", adaptive: false, budget: true, effort: None },
-    Abilities { prefix: "claude-opus-4-5", adaptive: false, budget: true, effort: Some(Effort::High) },
-    Abilities { prefix: "claude-opus-4-6", adaptive: true, budget: true, effort: Some(Effort::Max) },
-    Abilities { prefix: "claude-opus-4-7", adaptive: true, budget: false, effort: Some(Effort::Max) },
-    Abilities { prefix: "claude-opus-4-8", adaptive: true, budget: false, effort: Some(Effort::Max) },
-    Abilities { prefix: "claude-opus-4", adaptive: false, budget: true, effort: None },
-    Abilities { prefix: "claude-sonnet-4-6", adaptive: true, budget: true, effort: Some(Effort::Max) },
-    Abilities { prefix: "claude-sonnet-4", adaptive: false, budget: true, effort: None },
-    Abilities { prefix: "claude-haiku-4", adaptive: false, budget: true, effort: None },
-    Abilities { prefix: "claude-", adaptive: true, budget: false, effort: Some(Effort::Max) },
-    // Other servers that speak this API know budgets at best.
-    Abilities { prefix: "", adaptive: false, budget: true, effort: None },
-];
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -64,8 +38,7 @@ impl Fitted {
 
 pub(crate) fn fit(request: &ModelRequest) -> Fitted {
     let options = &request.options;
-    let name = request.model.rsplit('/').next().unwrap_or(&request.model);
-    let Some(model) = TABLE.iter().find(|row| name.starts_with(row.prefix)) else { return Fitted::default() };
+    let model = thinking_abilities(&request.model);
     let mut effort = options.effort;
     if !model.budget && effort.is_none() {
         effort = match options.thinking {
@@ -74,7 +47,7 @@ pub(crate) fn fit(request: &ModelRequest) -> Fitted {
             _ => None,
         };
     }
-    let thinking = thinking(options, model);
+    let thinking = thinking(options, &model);
     let output_config =
         effort.zip(model.effort).map(|(wish, most)| OutputConfig { effort: wish.min(most).as_str() });
     Fitted { thinking, output_config }
@@ -133,7 +106,7 @@ pub(crate) fn notes(request: &ModelRequest) -> Vec<String> {
     notes
 }
 
-fn thinking(options: &RequestOptions, model: &Abilities) -> Option<Thinking> {
+fn thinking(options: &RequestOptions, model: &ThinkingAbilities) -> Option<Thinking> {
     // A call that must be made leaves no room for thinking before it.
     let forced = matches!(options.tool_choice, ToolChoice::Any | ToolChoice::Tool(_));
     let as_budget = options.effort.filter(|_| model.effort.is_none()).map(Effort::budget_tokens);
