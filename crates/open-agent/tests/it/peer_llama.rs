@@ -160,7 +160,6 @@ async fn peer_llama_says_when_its_window_is_full_through_both_apis() {
 #[tokio::test]
 #[ignore = "needs the peer: cargo xtask peers llama"]
 async fn peer_llama_stops_working_when_it_is_interrupted_through_both_apis() {
-    // One slot: were the first answer still being made, the second would have to wait for it.
     let llama = Llama::start(Template::Own, 4096).unwrap();
     for provider in PROVIDERS {
         let agent = AgentBuilder::with_env(Env::default())
@@ -178,7 +177,15 @@ async fn peer_llama_stops_working_when_it_is_interrupted_through_both_apis() {
         let result = run.result().await.unwrap();
         assert!(result.is_cancelled(), "{provider}: {:?}", result.status);
         assert!(!result.text.is_empty(), "{provider}: what came is kept");
-        let slots = llama.ask("GET", "/slots", "").unwrap();
-        assert!(!slots.contains("\"is_processing\":true"), "{provider}: {slots}");
+        // It notices within a moment that nobody listens; the whole answer would take a minute.
+        let mut busy = true;
+        for _ in 0..100 {
+            busy = llama.ask("GET", "/slots", "").unwrap().contains("\"is_processing\":true");
+            if !busy {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        assert!(!busy, "{provider}: the server still works on the answer");
     }
 }
