@@ -124,6 +124,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "LEVEL", value_parser = read::<Effort>)]
     pub effort: Option<Effort>,
 
+    /// Beta features to ask the vendor for, by comma or space
+    #[arg(long, value_name = "NAMES")]
+    pub betas: Vec<String>,
+
     /// The project's folder
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<PathBuf>,
@@ -189,7 +193,6 @@ const NOT_YET: &[(&[&str], &str)] = &[
     (&["--append-system-prompt-file"], "use --append-system-prompt \"$(cat FILE)\" for now"),
     (&["--max-thinking-tokens"], "use --thinking N"),
     (&["--exclude-dynamic-system-prompt-sections"], "the system prompt cannot be cut yet"),
-    (&["--betas"], "beta headers cannot be set from the command line yet"),
     (&["--debug", "--debug-file", "-d"], "use --verbose"),
     (&["--ide", "--chrome", "--remote-control"], "nothing of that kind can be connected yet"),
 ];

@@ -77,6 +77,8 @@ fn options(args: &RunArgs) -> Result<AgentOptions> {
     } else {
         args.permission_mode.unwrap_or_default()
     };
+    let betas = args.betas.iter().flat_map(|list| list.split([',', ' ']));
+    options.betas = betas.filter(|name| !name.is_empty()).map(str::to_owned).collect();
     options.thinking = args.thinking;
     options.effort = args.effort;
     options.cwd.clone_from(&args.cwd);

@@ -13,6 +13,7 @@ struct Seen {
     /// The first request; empty if there was none.
     body: Value,
     path: String,
+    betas: String,
     requests: usize,
     /// The tool that needs a permission ran.
     made: bool,
@@ -94,6 +95,7 @@ const ROWS: &[Row] = &[
     row("dangerously_skip_permissions", &["--dangerously-skip-permissions"], |s| s.made),
     row("thinking", &["--thinking", "disabled"], |s| s.body["thinking"]["type"] == "disabled"),
     row("effort", &["--effort", "low"], |s| s.body.to_string().contains("\"effort\":\"low\"")),
+    row("betas", &["--betas", "one-2026,two-2026"], |s| s.betas == "one-2026,two-2026"),
     row("cwd", &["--cwd", "{dir}/below"], |s| system(s).contains("/below")),
     row("no_session_persistence", &["--no-session-persistence"], |s| !s.stored && s.out.code() == 0),
     Row {
@@ -162,6 +164,7 @@ fn see(always: &[&str], set: &[&str]) -> Seen {
         out,
         body: first.map(|r| r.body.clone()).unwrap_or_default(),
         path: first.map(|r| r.path.clone()).unwrap_or_default(),
+        betas: first.map(|r| r.header("anthropic-beta").to_owned()).unwrap_or_default(),
         requests: requests.len(),
         made: rig.project.path().join("made.txt").exists(),
         kept: rig.project.path().join("kept").exists(),

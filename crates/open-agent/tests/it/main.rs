@@ -9,3 +9,4 @@ mod peer_mocks;
 mod seventh_tool;
 mod silence;
 mod soak;
+mod wire;

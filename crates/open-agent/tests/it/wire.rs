@@ -1,0 +1,83 @@
+//! The library against the scripted model server: what only shows over HTTP.
+
+use std::time::Duration;
+
+use open_agent::{AgentBuilder, AgentOptions, Env, RunStatus, SessionId};
+use open_agent_testkit::server::{ModelServer, Recorded, Reply, Script};
+use serde_json::{Value, json};
+
+fn builder(url: &str, change: impl FnOnce(&mut AgentOptions)) -> AgentBuilder {
+    AgentBuilder::with_env(Env::default()).configure(|o| o.base_url = Some(url.to_owned())).configure(change)
+}
+
+/// The messages of the model that call tools, as they came back.
+fn calling(request: &Recorded) -> Vec<Value> {
+    let messages = request.body["messages"].as_array().unwrap();
+    messages.iter().filter(|m| m["role"] == "assistant" && m.get("tool_calls").is_some()).cloned().collect()
+}
+
+/// Three calls with thinking, then the answer; refuses what the profile's server would refuse.
+fn thinking_server(wants_thinking: bool) -> ModelServer {
+    let reply = move |_: usize, request: &Recorded| {
+        let calls = calling(request);
+        let wrong = calls.iter().any(|m| m.get("reasoning_content").is_some() != wants_thinking);
+        if wrong {
+            let text = "The reasoning_content in the thinking mode must be passed back to the API.";
+            return Reply::error(400, "invalid_request_error", text);
+        }
+        match calls.len() {
+            3 => Reply::text("done"),
+            _ => Reply::answer().and_thinking("Let me look.", "").and_tool("Glob", json!({ "pattern": "*" })),
+        }
+    };
+    ModelServer::start(Script::from_fn(reply)).unwrap()
+}
+
+#[tokio::test]
+async fn h_prv_03_thinking_goes_back_over_a_chain_of_calls_and_from_disk() {
+    for (provider, model, wants) in [("deepseek", "deepseek-reasoner", true), ("openai", "gpt-5", false)] {
+        let server = thinking_server(wants);
+        let home = tempfile::tempdir().unwrap();
+        let agent = || {
+            let set = |o: &mut AgentOptions| {
+                (o.provider, o.model) = (Some(provider.into()), Some(model.into()));
+                o.sessions_dir = Some(home.path().to_owned());
+                o.session_id = Some(SessionId::new("s").unwrap());
+                o.cwd = Some(home.path().to_owned());
+            };
+            builder(&server.url(), set).build().unwrap()
+        };
+        let first = agent().prompt("Look three times.").await.unwrap();
+        assert_eq!(first.status, RunStatus::Success, "{provider}: {:?}", first.errors);
+        // Another agent, which knows the conversation from disk only.
+        let second = agent().prompt("And?").await.unwrap();
+        assert_eq!(second.status, RunStatus::Success, "{provider}: {:?}", second.errors);
+        let last = server.requests().pop().unwrap();
+        assert_eq!(calling(&last).len(), 3);
+        assert_eq!(server.violations(), [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn h_int_03_an_interrupt_while_it_connects_ends_the_run() {
+    // Takes connections and never says a word.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let agent = builder(&url, |o| o.persist_session = false).build().unwrap();
+    let run = agent.stream_messages("x");
+    let (_silent, _) = listener.accept().await.unwrap();
+    assert!(agent.interrupt());
+    let ended = tokio::time::timeout(Duration::from_secs(5), run.result()).await;
+    assert!(ended.expect("it ends").unwrap().is_cancelled());
+    assert!(!agent.interrupt(), "there is nothing to interrupt any more, and it says so");
+}
+
+#[tokio::test]
+async fn h_int_03_an_interrupt_before_the_run_begins_is_not_lost() {
+    let server = ModelServer::start(Script::always(Reply::text("never asked"))).unwrap();
+    let agent = builder(&server.url(), |o| o.persist_session = false).build().unwrap();
+    let run = agent.stream_messages("x");
+    run.interrupt();
+    assert!(run.result().await.unwrap().is_cancelled());
+    assert!(server.requests().is_empty());
+}
