@@ -356,7 +356,10 @@ impl Machine {
         self.writers.clear();
         self.calls =
             uses.into_iter().zip(0..).map(|(u, index)| Call::new(CallId { turn, index }, u)).collect();
-        self.phase = if self.calls.is_empty() { Phase::Stopped(done.stop.clone()) } else { Phase::Calls };
+        // What a filter cut is no call to run: the run's end closes it.
+        let declined = done.stop == StopReason::Refusal;
+        self.phase =
+            if declined || self.calls.is_empty() { Phase::Stopped(done.stop.clone()) } else { Phase::Calls };
     }
 
     fn on_model_failed(&mut self, failed: &ModelFailed) {

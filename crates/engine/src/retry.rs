@@ -69,6 +69,10 @@ impl RetryConfig {
 
     fn is_retryable(&self, error: &ProviderError) -> bool {
         use ProviderErrorKind::{Connection, Overloaded, Protocol, RateLimited, Server, Timeout};
+        if error.kind == ProviderErrorKind::Authentication {
+            // Such as a quota that is used up, which vendors tell with 429: it stays so, however long we wait.
+            return false;
+        }
         match error.status {
             Some(status) if status >= 400 => self.statuses.contains(&status),
             // No answer, or one that broke off or failed in the middle.
@@ -119,6 +123,7 @@ mod tests {
         let hopeless = |kind, status| config.decide(&error(kind, status, None), 1, 0.5) == Verdict::Hopeless;
         for (kind, status) in [
             (Authentication, Some(401)),
+            (Authentication, Some(429)),
             (NotFound, Some(404)),
             (InvalidRequest, Some(400)),
             (ContextOverflow, Some(400)),

@@ -8,6 +8,9 @@ use crate::{
     ToolFragment, ToolUse, ToolUseId, UsageUpdate,
 };
 
+/// How deep arguments may be nested: the limit of common JSON readers, and far more than any tool takes.
+const MAX_DEPTH: usize = 100;
+
 /// Collects the events of one answer.
 #[derive(Debug, Default)]
 pub struct Assembler {
@@ -79,10 +82,16 @@ impl Assembler {
                 None
             }
             ModelEvent::Text { slot, text } => self.push_text(*slot, text),
-            ModelEvent::Thinking { slot, text } => self.push_thinking(*slot, |t, _, _| t.push_str(text)),
-            ModelEvent::Signature { slot, signature } => {
-                self.push_thinking(*slot, |_, s, _| s.get_or_insert_default().push_str(signature))
+            ModelEvent::Thinking { slot, text } => {
+                self.leave_signed(*slot);
+                self.push_thinking(*slot, |t, _, _| t.push_str(text))
             }
+            ModelEvent::Signature { slot, signature } => self.push_thinking(*slot, |_, s, _| {
+                // Some servers tell it at the block's start and once more at its end.
+                if s.as_ref() != Some(signature) {
+                    s.get_or_insert_default().push_str(signature);
+                }
+            }),
             ModelEvent::ThinkingDetail { slot, raw } => {
                 self.push_thinking(*slot, |_, _, d| d.push(raw.clone()))
             }
@@ -175,6 +184,14 @@ impl Assembler {
         Some(landed)
     }
 
+    /// A block that is signed is over: what comes under the same number is another one.
+    fn leave_signed(&mut self, slot: u32) {
+        let newest = self.newest(slot, Class::Thinking).and_then(|index| self.blocks.get(index));
+        if let Some(Kind::Thinking { signature: Some(_), .. }) = newest {
+            self.newest.remove(&(slot, Class::Thinking));
+        }
+    }
+
     fn newest(&self, slot: u32, class: Class) -> Option<usize> {
         self.newest.get(&(slot, class)).copied()
     }
@@ -187,12 +204,16 @@ impl Assembler {
         if let Some(index) = last
             && let Some(Kind::Tool { id, name, input }) = self.blocks.get_mut(index)
         {
-            let other_id = new_id.as_ref().is_some_and(|n| !id.is_empty() && n != id);
+            // Some servers give each piece of a call an id of its own.
+            let goes_on = new_name.is_none() && !is_whole_object(input);
+            let other_id = new_id.as_ref().is_some_and(|n| !id.is_empty() && n != id) && !goes_on;
             // Servers without ids begin the next call under the same index with a name of its own.
             let next_call =
                 new_id.is_none() && new_name.is_some() && !name.is_empty() && is_whole_object(input);
             if !other_id && !next_call {
-                if let Some(new) = new_id {
+                if let Some(new) = new_id
+                    && id.is_empty()
+                {
                     *id = new;
                 }
                 if let Some(new) = new_name
@@ -251,13 +272,46 @@ fn read_input(text: String, cut: bool) -> (RawJson, Option<BrokenInput>) {
     }
     let broken = |error: String, raw: String| (RawJson::object(), Some(BrokenInput { raw, error, cut }));
     match RawJson::parse(trimmed) {
-        Ok(raw) if raw.is_object() => (raw, None),
+        Ok(raw) if raw.is_object() => match unsendable(raw.get()) {
+            None => (raw, None),
+            Some(error) => broken(error, text),
+        },
         Ok(raw) => match raw.to::<String>().ok().and_then(|inner| RawJson::parse(inner.trim()).ok()) {
-            Some(inner) if inner.is_object() => (inner, None),
+            Some(inner) if inner.is_object() && unsendable(inner.get()).is_none() => (inner, None),
             _ => broken("the arguments are not a JSON object".into(), text),
         },
         Err(error) => broken(error.to_string(), text),
     }
+}
+
+/// JSON that we can read and others cannot: it would go back with every later request.
+fn unsendable(text: &str) -> Option<String> {
+    let (mut depth, mut in_string, mut first_half) = (0_usize, false, false);
+    let mut bytes = text.bytes().enumerate();
+    while let Some((at, byte)) = bytes.next() {
+        let escaped = in_string && byte == b'\\';
+        let code = text.get(at + 2..at + 6).filter(|_| escaped && text.as_bytes().get(at + 1) == Some(&b'u'));
+        let code = code.and_then(|digits| u16::from_str_radix(digits, 16).ok());
+        let second = code.is_some_and(|c| (0xDC00..=0xDFFF).contains(&c));
+        if first_half != second {
+            return Some(format!("half of a character stands alone at byte {at}"));
+        }
+        first_half = code.is_some_and(|c| (0xD800..=0xDBFF).contains(&c));
+        match (byte, in_string) {
+            (b'\\', true) => {
+                let skip = if code.is_some() { 5 } else { 1 };
+                bytes.nth(skip - 1);
+            }
+            (b'"', _) => in_string = !in_string,
+            (b'{' | b'[', false) => depth += 1,
+            (b'}' | b']', false) => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > MAX_DEPTH {
+            return Some(format!("nested deeper than {MAX_DEPTH} levels"));
+        }
+    }
+    None
 }
 
 fn is_whole_object(text: &str) -> bool {
@@ -353,6 +407,53 @@ mod tests {
         assert_eq!(broken.raw, "{\"a\": tru");
         assert!(broken.error.contains("column"), "{}", broken.error);
         assert_eq!(u.input.get(), "{}");
+    }
+
+    #[test]
+    fn arguments_that_others_cannot_read_are_broken() {
+        let deep = format!("{{\"x\":{}{}}}", "[".repeat(200), "]".repeat(200));
+        for (input, why) in [
+            (r#"{"a":"\ud83d"}"#, "half of a character"),
+            (r#"{"a":"\ude00"}"#, "half of a character"),
+            (r#"{"a":"\ud83dx"}"#, "half of a character"),
+            (&deep, "nested deeper"),
+        ] {
+            let a = run(&[fragment(0, "c", "Read", input), ModelEvent::End]).unwrap();
+            let Block::ToolUse(u) = &a.content[0] else { panic!() };
+            let error = &u.broken.as_ref().unwrap_or_else(|| panic!("{input}")).error;
+            assert!(error.contains(why), "{error}");
+        }
+        for fine in [r#"{"a":"\ud83d\ude00 \\ud83d \u0041"}"#, r#"{"a":"[[[{{{","b":[[1]]}"#] {
+            let a = run(&[fragment(0, "c", "Read", fine), ModelEvent::End]).unwrap();
+            assert_eq!(calls(&a), [call("c", "Read", fine)]);
+        }
+    }
+
+    #[test]
+    fn pieces_of_a_call_may_each_have_another_id() {
+        let events =
+            [fragment(0, "c1", "Read", ""), fragment(0, "c2", "", "{\"a\""), fragment(0, "c3", "", ":1}")];
+        let a = run(&[events.as_slice(), &[ModelEvent::End]].concat()).unwrap();
+        assert_eq!(calls(&a), [call("c1", "Read", "{\"a\":1}")]);
+    }
+
+    #[test]
+    fn signed_blocks_under_one_number_stay_apart() {
+        let thinking = |text: &str| ModelEvent::Thinking { slot: 0, text: text.into() };
+        let signature = |s: &str| ModelEvent::Signature { slot: 0, signature: s.into() };
+        let a = run(&[
+            thinking("a"),
+            signature("s"),
+            signature("s"),
+            thinking("b"),
+            signature("t"),
+            ModelEvent::End,
+        ])
+        .unwrap();
+        let block = |text: &str, s: &str| {
+            Block::Thinking(Thinking { text: text.into(), signature: Some(s.into()), details: None })
+        };
+        assert_eq!(a.content, [block("a", "s"), block("b", "t")]);
     }
 
     #[test]

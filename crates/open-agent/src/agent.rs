@@ -206,7 +206,11 @@ impl Inner {
         sink: EventSink,
         cancel: CancellationToken,
     ) -> Result<QueryResult, AgentError> {
-        let mut place = self.driver.lock().await;
+        let mut place = tokio::select! {
+            biased;
+            place = self.driver.lock() => place,
+            () = cancel.cancelled() => return Err(AgentError::Interrupted),
+        };
         *self.running() = Some(cancel.clone());
         let _running = Running(self);
         let host = self.host.get_or_try_init(|| async { self.wiring.host().map(Arc::new) }).await?;

@@ -99,6 +99,9 @@ pub enum AgentError {
     /// The session cannot go on.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// It was interrupted while it waited for an earlier prompt to end.
+    #[error("the prompt was interrupted before its turn came")]
+    Interrupted,
     /// The session has no run yet.
     #[error("there is no run to go on with")]
     NothingToResume,

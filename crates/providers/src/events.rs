@@ -140,6 +140,15 @@ where
         }
     }
 
+    /// Ends an answer whose stop reason has come, though not the vendor's end mark.
+    fn close_if_whole(&mut self) -> Option<Result<(), ProviderError>> {
+        if matches!(self.mode, Mode::Frames) && self.decoder.close(&mut self.queue) {
+            self.mode = Mode::Over;
+            return Some(Ok(()));
+        }
+        None
+    }
+
     fn fail(&mut self, error: ProviderError) {
         self.mode = Mode::Over;
         self.failed = Some(error);
@@ -174,11 +183,18 @@ where
                     this.take(&chunk)
                 }
                 Poll::Ready(Some(Err(_))) if ended => this.close(),
-                Poll::Ready(Some(Err(error))) => Err(this.site.cut(error)),
+                // Whatever happens to the connection after the answer's last word is no matter of the answer.
+                Poll::Ready(Some(Err(error))) => {
+                    this.close_if_whole().unwrap_or_else(|| Err(this.site.cut(error)))
+                }
                 Poll::Ready(None) => this.close(),
                 Poll::Pending => {
                     ready!(this.idle.poll(cx));
-                    if ended { this.close() } else { Err(this.site.silent(this.idle.limit)) }
+                    if ended {
+                        this.close()
+                    } else {
+                        this.close_if_whole().unwrap_or_else(|| Err(this.site.silent(this.idle.limit)))
+                    }
                 }
             };
             if let Err(error) = taken {

@@ -8,6 +8,7 @@ mod config;
 mod endpoint;
 mod events;
 mod failure;
+mod halves;
 mod name;
 #[cfg(test)]
 mod oddities;

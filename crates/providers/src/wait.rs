@@ -11,7 +11,10 @@ const MOST: f64 = 366.0 * 24.0 * 3600.0;
 pub(crate) fn from_headers(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: HeaderName| headers.get(name)?.to_str().ok().map(str::trim);
     if let Some(ms) = text(HeaderName::from_static("retry-after-ms")).and_then(|t| t.parse::<f64>().ok()) {
-        return seconds(ms / 1000.0);
+        // A number that is none must not hide the other header.
+        if let Some(wait) = seconds(ms / 1000.0) {
+            return Some(wait);
+        }
     }
     let after = text(RETRY_AFTER)?;
     if let Ok(number) = after.parse::<f64>() {
@@ -80,6 +83,7 @@ mod tests {
         let date = ("date", "Sun, 29 Nov 2026 20:27:54 GMT");
         assert_eq!(of(&[date, ("retry-after", "Sun, 29 Nov 2026 20:28:54 GMT")]), Some(60_000));
         assert_eq!(of(&[date, ("retry-after", "Sun, 29 Nov 2026 20:00:00 GMT")]), Some(0));
+        assert_eq!(of(&[("retry-after-ms", "-1"), ("retry-after", "4")]), Some(4_000));
         assert_eq!(of(&[("retry-after", "soon")]), None);
         assert_eq!(of(&[("retry-after", "-1")]), None);
         assert_eq!(of(&[("retry-after", "inf")]), Some(31_622_400_000));

@@ -165,6 +165,12 @@ async fn h_prv_01_h_prv_02_finish_reasons() {
     world.run(RunLimits::default()).await;
     assert_eq!(world.model.requests().len(), 2, "calls are run whatever the reason says");
 
+    let filtered = Reply::call("write", r#"{"n":1}"#).stop(StopReason::Refusal);
+    let world = World::new(Scripted::new([filtered]));
+    let (driver, _) = world.run(RunLimits::default()).await;
+    assert_eq!(status(driver.machine().run().unwrap()), RunStatus::Refusal);
+    assert!(world.effects.take().is_empty(), "what a filter cut is not run");
+
     let odd = Reply::text("hm").stop(StopReason::Other("vibes".into()));
     let world = World::new(Scripted::new([odd]));
     let (driver, _) = world.run(RunLimits::default()).await;

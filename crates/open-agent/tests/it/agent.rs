@@ -586,3 +586,18 @@ async fn a_request_that_is_fitted_to_the_model_is_an_event() {
     );
     assert_eq!(server.requests()[0].body["thinking"]["budget_tokens"], 12_288);
 }
+
+#[tokio::test]
+async fn a_prompt_that_waits_for_its_turn_can_be_interrupted() {
+    let model = Scripted::new([Reply::text("slow").then_stalls()]);
+    let agent = agent(&model, |_| {});
+    let first = agent.stream_messages("a");
+    while model.requests().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let second = agent.stream_messages("b");
+    second.interrupt();
+    assert!(matches!(second.result().await, Err(AgentError::Interrupted)));
+    first.interrupt();
+    assert!(first.result().await.unwrap().is_cancelled());
+}

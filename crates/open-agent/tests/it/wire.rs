@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use open_agent::{AgentBuilder, AgentOptions, Env, RunStatus, SessionId};
-use open_agent_testkit::server::{ModelServer, Recorded, Reply, Script};
+use open_agent_testkit::server::{ModelServer, Pace, Recorded, Reply, Script};
 use serde_json::{Value, json};
 
 fn builder(url: &str, change: impl FnOnce(&mut AgentOptions)) -> AgentBuilder {
@@ -80,4 +80,66 @@ async fn h_int_03_an_interrupt_before_the_run_begins_is_not_lost() {
     run.interrupt();
     assert!(run.result().await.unwrap().is_cancelled());
     assert!(server.requests().is_empty());
+}
+
+#[tokio::test]
+async fn h_str_01_characters_cut_in_two_escapes_are_whole_in_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let fragment = |text: &str| {
+        format!(
+            "data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{\"index\":0,\"function\":{{\"arguments\":{text}}}}}]}}}}]}}\n\n"
+        )
+    };
+    let call = [
+        "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"c\",\"function\":{\"name\":\"Write\",\"arguments\":\"\"}}]}}]}\n\n".to_owned(),
+        fragment(r#""{\"file_path\":\"f\",\"content\":\"a""#),
+        fragment(r#""X\ud83d""#),
+        fragment(r#""\ude00Y""#),
+        fragment(r#""b\"}""#),
+        "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\ndata: [DONE]\n\n".to_owned(),
+    ];
+    let server = ModelServer::start(Script::new([Reply::sse(call.concat()), Reply::text("ok")])).unwrap();
+    let set = |o: &mut AgentOptions| {
+        (o.provider, o.model) = (Some("generic".into()), Some("m".into()));
+        (o.cwd, o.persist_session) = (Some(folder.path().to_owned()), false);
+        o.allowed_tools = vec!["Write".into()];
+    };
+    let result = builder(&server.url(), set).build().unwrap().prompt("x").await.unwrap();
+    assert!(result.is_success(), "{:?}", result.errors);
+    assert_eq!(std::fs::read_to_string(folder.path().join("f")).unwrap(), "aX😀Yb");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_whole_is_kept_whatever_happens_to_the_connection() {
+    let body = "data: {\"choices\":[{\"delta\":{\"content\":\"whole\"},\"finish_reason\":\"stop\"}]}\n\n";
+    // The rest never comes: the connection breaks, or stays silent.
+    let broken = Reply::sse(format!("{body}data: [DONE]\n\n")).pace(Pace::Cut(body.len()));
+    let silent = Reply::sse(format!("{body}data: [DONE]\n\n")).pace(Pace::Stall(body.len()));
+    for reply in [broken, silent] {
+        let server = ModelServer::start(Script::new([reply])).unwrap();
+        let set = |o: &mut AgentOptions| {
+            (o.provider, o.model) = (Some("generic".into()), Some("m".into()));
+            o.persist_session = false;
+            o.idle_timeout = Duration::from_millis(200);
+        };
+        let result = builder(&server.url(), set).build().unwrap().prompt("x").await.unwrap();
+        assert_eq!((result.text.as_str(), result.model_calls), ("whole", 1), "{:?}", result.errors);
+    }
+}
+
+#[tokio::test]
+async fn h_out_02_a_finish_reason_that_means_failure_is_one() {
+    for reason in ["error", "abort"] {
+        let body = format!(
+            "data: {{\"choices\":[{{\"delta\":{{\"content\":\"half\"}},\"finish_reason\":\"{reason}\"}}]}}\n\ndata: [DONE]\n\n"
+        );
+        let server = ModelServer::start(Script::always(Reply::sse(body))).unwrap();
+        let set = |o: &mut AgentOptions| {
+            (o.provider, o.model) = (Some("generic".into()), Some("m".into()));
+            o.persist_session = false;
+            o.retry.max_retries = 0;
+        };
+        let result = builder(&server.url(), set).build().unwrap().prompt("x").await.unwrap();
+        assert_eq!((result.status, result.text.as_str()), (RunStatus::ErrorDuringExecution, "half"));
+    }
 }

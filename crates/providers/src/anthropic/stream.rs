@@ -12,10 +12,12 @@ use serde_json::value::RawValue;
 
 use crate::events::{Decode, Queue, is_json};
 use crate::failure::Site;
+use crate::halves::Halves;
 use crate::wire::{Many, Num, Text};
 
 pub(crate) struct Decoder {
     site: Arc<Site>,
+    halves: Halves,
     open: Option<Open>,
     stopped: bool,
     ended: bool,
@@ -126,7 +128,7 @@ struct Whole<'a> {
 
 impl Decoder {
     pub(crate) fn new(site: Arc<Site>) -> Self {
-        Self { site, open: None, stopped: false, ended: false }
+        Self { site, halves: Halves::default(), open: None, stopped: false, ended: false }
     }
 
     fn start(&mut self, raw: &RawValue, out: &mut Queue) {
@@ -228,6 +230,9 @@ impl Decoder {
 
 impl Decode for Decoder {
     fn frame(&mut self, name: &str, data: &[u8], out: &mut Queue) -> Result<(), ProviderError> {
+        if let Some(mended) = self.halves.mend(data) {
+            return self.frame(name, &mended, out);
+        }
         if !data.trim_ascii_start().starts_with(b"{") {
             tracing::debug!(name, "an event without a JSON object is skipped");
             return Ok(());

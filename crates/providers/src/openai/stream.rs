@@ -11,7 +11,11 @@ use serde_json::value::RawValue;
 use super::details::Details;
 use crate::events::{Decode, Queue, is_json};
 use crate::failure::Site;
+use crate::halves::Halves;
 use crate::wire::{Many, Num, Parts, Text};
+
+/// Finish reasons by which a server or router says that the answer failed.
+const FAILED: &[&str] = &["error", "abort", "cancelled"];
 
 const THINKING: u32 = 0;
 const TEXT: u32 = 1;
@@ -19,6 +23,7 @@ const FIRST_CALL: u32 = 2;
 
 pub(crate) struct Decoder {
     site: Arc<Site>,
+    halves: Halves,
     id_told: bool,
     model_told: bool,
     stopped: bool,
@@ -119,6 +124,7 @@ impl Decoder {
     pub(crate) fn new(site: Arc<Site>) -> Self {
         Self {
             site,
+            halves: Halves::default(),
             id_told: false,
             model_told: false,
             stopped: false,
@@ -227,6 +233,9 @@ impl Decoder {
 
 impl Decode for Decoder {
     fn frame(&mut self, name: &str, data: &[u8], out: &mut Queue) -> Result<(), ProviderError> {
+        if let Some(mended) = self.halves.mend(data) {
+            return self.frame(name, &mended, out);
+        }
         let data = data.trim_ascii();
         if data == b"[DONE]" {
             self.end_blocks(out);
@@ -254,8 +263,9 @@ impl Decode for Decoder {
         if name == "error" || chunk.is_error() {
             return Err(self.site.in_stream(data));
         }
+        let failed = chunk.choices.0.iter().any(|c| FAILED.contains(&c.finish_reason.as_str()));
         self.take(chunk, out);
-        Ok(())
+        if failed { Err(self.site.in_stream(data)) } else { Ok(()) }
     }
 
     fn whole(&mut self, body: &[u8], out: &mut Queue) -> Result<(), ProviderError> {
