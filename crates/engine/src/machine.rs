@@ -521,6 +521,10 @@ impl Machine {
                 let error = "the conversation is longer than the model's context window".to_owned();
                 self.end(RunStatus::ErrorDuringExecution, vec![error], CLOSED_BY_LIMIT)
             }
+            StopReason::ToolUse => {
+                let error = "the model stopped to call a tool, but no call came".to_owned();
+                self.end(RunStatus::ErrorDuringExecution, vec![error], CLOSED_BY_LIMIT)
+            }
             _ => self.end(RunStatus::Success, Vec::new(), CLOSED_BY_LIMIT),
         }
     }

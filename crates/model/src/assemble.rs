@@ -120,6 +120,18 @@ impl Assembler {
         &self.usage
     }
 
+    /// How many bytes of text, thinking and arguments came so far.
+    #[must_use]
+    pub fn output_bytes(&self) -> usize {
+        let size = |kind: &Kind| match kind {
+            Kind::Text(text) | Kind::Redacted(text) => text.len(),
+            Kind::Thinking { text, .. } => text.len(),
+            Kind::Tool { name, input, .. } => name.len() + input.len(),
+            Kind::Opaque(raw) => raw.get().len(),
+        };
+        self.blocks.iter().map(size).sum()
+    }
+
     /// The answer, once the stream is over. A stream that ended before the vendor said why is an error.
     pub fn finish(self) -> Result<Assembled, ProviderError> {
         let calls = self.blocks.iter().filter(|b| matches!(b, Kind::Tool { .. })).count();

@@ -69,7 +69,15 @@ impl Driver {
         };
         let api_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let cost = self.cost_of(&model, &assembler.usage().total());
-        reservation.settle(cost);
+        let uncounted = *assembler.usage() == UsageUpdate::default();
+        if uncounted && !matches!(answered, Some(Err(_))) {
+            // The provider says nothing about tokens; a budget must not take that for nothing.
+            let output_tokens = assembler.output_bytes() as u64 / BYTES_PER_TOKEN;
+            let guess = Usage { input_tokens: sent, output_tokens, ..Usage::default() };
+            reservation.settle(price.map(|p| p.of(&guess)));
+        } else {
+            reservation.settle(cost);
+        }
         match answered {
             None => self.failed(&model, None, &assembler, api_ms).await,
             Some(Err(error)) => self.failed(&model, Some(error), &assembler, api_ms).await,

@@ -123,6 +123,26 @@ async fn the_budget_strikes_before_the_request_that_would_pass_it() {
 }
 
 #[tokio::test]
+async fn a_provider_that_counts_nothing_does_not_blind_the_budget() {
+    let endless = Scripted::responding(|_| Reply::call("read", r#"{"n":1}"#));
+    // About 300 tokens of tools and instructions a request, at 3 dollars for a million.
+    let options = Options { budget: Budget::new(Cost::from_usd("0.01")), ..Options::default() };
+    let world = World::with(endless, options);
+    let (driver, _) = world.run(RunLimits { max_turns: None, ..RunLimits::default() }).await;
+    assert_eq!(status(driver.machine().run().unwrap()), RunStatus::ErrorMaxBudgetUsd);
+    assert!(world.model.requests().len() < 100, "{}", world.model.requests().len());
+}
+
+#[tokio::test]
+async fn h_out_02_a_stop_for_a_tool_without_a_call_is_no_success() {
+    let world = World::new(Scripted::new([Reply::text("Let me see.").stop(StopReason::ToolUse)]));
+    let (driver, _) = world.run(RunLimits::default()).await;
+    let ended = driver.machine().run().unwrap().ended.clone().unwrap();
+    assert_eq!(ended.status, RunStatus::ErrorDuringExecution);
+    assert!(ended.errors[0].contains("no call came"), "{:?}", ended.errors);
+}
+
+#[tokio::test]
 async fn the_rest_of_the_budget_lowers_the_output_limit() {
     let options = Options { budget: Budget::new(Cost::from_usd("0.015")), ..Options::default() };
     let world = World::with(Scripted::new([Reply::text("ok")]), options);
