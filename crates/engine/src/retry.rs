@@ -31,7 +31,8 @@ impl Default for RetryConfig {
             base_delay: Duration::from_secs(2),
             max_delay: Duration::from_secs(30),
             max_server_delay: Duration::from_secs(300),
-            statuses: vec![429, 500, 502, 503, 529],
+            // Those from 520 on are a relay's word for a host that does not answer.
+            statuses: vec![408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529],
         }
     }
 }
@@ -50,6 +51,11 @@ pub(crate) enum Verdict {
 }
 
 impl RetryConfig {
+    /// The longest wait there can be.
+    pub(crate) fn longest(&self) -> Duration {
+        self.max_delay.max(self.max_server_delay).min(DAY)
+    }
+
     /// Decides. `failures` is how often the request failed so far, this time included; `chance` is evenly spread over 0..1.
     pub(crate) fn decide(&self, error: &ProviderError, failures: u32, chance: f64) -> Verdict {
         if !self.is_retryable(error) {
@@ -137,6 +143,8 @@ mod tests {
             (Protocol, Some(200)),
             (Server, Some(200)),
             (Server, Some(503)),
+            (Timeout, Some(504)),
+            (Server, Some(524)),
         ] {
             assert!(!hopeless(kind, status), "{kind:?}");
         }

@@ -47,6 +47,8 @@ pub enum SessionEntry {
     ModelFailed(ModelFailed),
     /// Something about a request that whoever made the agent should know.
     Noticed(Notice),
+    /// Pictures and documents that the provider refused are not sent any more.
+    Withheld(Withheld),
     /// It was decided whether a call runs.
     Ruled(Ruled),
     /// A call put a question and waits.
@@ -241,6 +243,29 @@ pub enum NoticeKind {
     RequestFitted,
     /// The provider counted far fewer input tokens than were sent: it may have cut the conversation.
     InputTruncated,
+    /// The provider told no token counts, so costs are estimates.
+    UsageMissing,
+    /// The provider refused pictures or documents; notes stand in their place from now on.
+    MediaWithheld,
+}
+
+/// See [`SessionEntry::Withheld`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Withheld {
+    /// Whose pictures and documents.
+    pub scope: MediaScope,
+    /// What the provider said; the model reads it.
+    pub reason: String,
+}
+
+/// Which messages lose their pictures and documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MediaScope {
+    /// The newest one.
+    LastMessage,
+    /// All so far.
+    All,
 }
 
 /// A provider's failure, as it is kept.
@@ -314,8 +339,9 @@ pub struct RunEnded {
 }
 
 /// The tags that this version knows; anything else is [`SessionEntry::Unknown`].
-const KNOWN: [&str; 15] = [
+const KNOWN: [&str; 16] = [
     "noticed",
+    "withheld",
     "opened",
     "configured",
     "user",
@@ -402,9 +428,14 @@ mod tests {
 
     #[test]
     fn every_tag_is_known() {
-        let call = CallId { turn: 0, index: 0 };
-        let entry = serde_json::to_string(&SessionEntry::Started { call }).unwrap();
-        assert!(is_known(&entry), "{entry}");
-        assert!(is_known(&serde_json::to_string(&SessionEntry::Interrupted {}).unwrap()));
+        // serde names all variants that it has.
+        let error = serde_json::from_str::<SessionEntry>(r#"{"telepathy":1}"#).unwrap_err().to_string();
+        let (_, list) = error.split_once("expected one of ").unwrap();
+        let (list, _) = list.split_once(" at line").unwrap();
+        let mut variants: Vec<&str> = list.split(", ").map(|tag| tag.trim_matches('`')).collect();
+        let mut known = KNOWN.to_vec();
+        variants.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(variants, known);
     }
 }

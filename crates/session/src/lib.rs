@@ -8,11 +8,13 @@ pub mod conformance;
 mod entry;
 mod store;
 mod transcript;
+mod withhold;
 mod writer;
 
 pub use entry::{
-    Done, FORMAT_VERSION, Failure, ModelDone, ModelFailed, ModelSettings, Notice, NoticeKind, Opened, Origin,
-    Owner, Retry, Ruled, RunEnded, RunLimits, RunStarted, SessionEntry, Stored, ToolScheduling, UserMessage,
+    Done, FORMAT_VERSION, Failure, MediaScope, ModelDone, ModelFailed, ModelSettings, Notice, NoticeKind,
+    Opened, Origin, Owner, Retry, Ruled, RunEnded, RunLimits, RunStarted, SessionEntry, Stored,
+    ToolScheduling, UserMessage, Withheld,
 };
 pub use store::{Claim, Durability, JsonlStore, Lease, MemoryStore, SessionStore, StoreError};
 pub use transcript::Transcript;

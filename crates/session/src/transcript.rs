@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use open_agent_model::{Block, Message, MessageId, Role, ToolResult, ToolUseId};
 
-use crate::{Done, SessionEntry};
+use crate::withhold::{suspects, withhold};
+use crate::{Done, MediaScope, SessionEntry};
 
 /// The conversation so far.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +40,7 @@ impl Transcript {
             }
             SessionEntry::Done(done) => self.push_result(done),
             SessionEntry::RunEnded(_) => self.push_partial(),
+            SessionEntry::Withheld(withheld) => withhold(&mut self.messages, withheld),
             _ => {}
         }
     }
@@ -47,6 +49,12 @@ impl Transcript {
     #[must_use]
     pub fn messages(&self) -> &[Arc<Message>] {
         &self.messages
+    }
+
+    /// Whose pictures and documents to withhold first if the provider refuses some; `None` if none are sent.
+    #[must_use]
+    pub fn suspected_media(&self) -> Option<MediaScope> {
+        suspects(&self.messages)
     }
 
     /// How many answers there are; the next one is turn number `turns()`.

@@ -14,6 +14,7 @@ use open_agent_session::{
 };
 use open_agent_tool::{PreparedCall, ToolSet};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::event::{envelope, event_of, turn_of};
@@ -21,6 +22,7 @@ use crate::{EngineError, EventSink, Host, Machine, RunSpec, Step};
 
 mod bound;
 mod model;
+mod refused;
 mod tell;
 mod tools;
 
@@ -41,6 +43,8 @@ pub struct Driver {
     /// Calls that were ruled and not started: a cache, the log can make them again.
     prepared: HashMap<CallId, Prepared>,
     live: LiveCalls,
+    /// The moment before which no request is to be made, and when that is at the latest, whatever becomes of the clock.
+    waits: Option<(Timestamp, Instant)>,
 }
 
 /// A call that was ruled, and where.
@@ -86,6 +90,7 @@ impl Driver {
             tools: None,
             prepared: HashMap::new(),
             live: LiveCalls::default(),
+            waits: None,
         })
     }
 
@@ -164,7 +169,7 @@ impl Driver {
         }
         match self.machine.next() {
             Step::CallModel { not_before } => {
-                let early = not_before.filter(|until| *until > self.host.ports.clock.now());
+                let early = not_before.filter(|until| self.is_early(*until));
                 match (self.changed_settings(), early) {
                     (Some(settings), _) => {
                         self.record(vec![SessionEntry::Configured(settings)], Durability::Written).await?;
@@ -193,10 +198,26 @@ impl Driver {
         }
     }
 
+    /// Whether `until` is still to come. A wall clock that is set back must not make a wait longer than any that is
+    /// allowed.
+    fn is_early(&mut self, until: Timestamp) -> bool {
+        let left = self.left(until);
+        let (_, latest) = match self.waits {
+            Some(known) if known.0 == until => known,
+            _ => *self.waits.insert((until, Instant::now() + left.min(self.host.retry.longest()))),
+        };
+        !left.is_zero() && Instant::now() < latest
+    }
+
+    fn left(&self, until: Timestamp) -> Duration {
+        let left = until.0.saturating_sub(self.host.ports.clock.now().0);
+        Duration::from_millis(u64::try_from(left).unwrap_or_default())
+    }
+
     /// Sleeps; an interrupt wakes it.
     async fn sleep(&mut self, until: Timestamp) {
-        let left = until.0.saturating_sub(self.host.ports.clock.now().0);
-        let left = Duration::from_millis(u64::try_from(left).unwrap_or_default());
+        let latest = self.waits.map(|(_, latest)| latest.saturating_duration_since(Instant::now()));
+        let left = self.left(until).min(latest.unwrap_or(Duration::MAX));
         tokio::select! {
             () = self.cancel.cancelled() => {}
             () = changed(self.wanted.as_mut()) => {}

@@ -7,21 +7,24 @@ use std::time::Duration;
 
 use open_agent_model::{
     Assembled, Assembler, Block, Cost, Message, MessageId, ModelEvent, ModelRequest, ModelStream, Provider,
-    ProviderError, ProviderErrorKind, Role, RunStatus, Timestamp, ToolChoice, ToolUseId, Usage, UsageUpdate,
+    ProviderError, ProviderErrorKind, Role, RunStatus, Timestamp, ToolChoice, ToolUseId, Usage,
 };
 use open_agent_session::{
     Durability, Failure, ModelDone, ModelFailed, Notice, NoticeKind, Retry, RunEnded, SessionEntry,
 };
 use tokio::time::Instant;
 
-use super::Driver;
 use super::tell::Teller;
+use super::{Driver, refused};
 use crate::retry::Verdict;
 use crate::{AgentEvent, AnswerStarted, BlockDelta, BlockKind, BlockStarted, DeltaKind, EngineError};
 
 /// About how many bytes of a request make a token: three for code, more for English. A budget has to err on the side of
 /// more tokens.
 const BYTES_PER_TOKEN: u64 = 3;
+
+const USAGE_MISSING: &str =
+    "the provider tells no token counts: the cost is estimated from the length of what was sent and received";
 
 /// The most calls of one answer; further ones are left out.
 const MAX_CALLS: usize = 1_000;
@@ -35,7 +38,7 @@ impl Driver {
             // Never sent: an invalid history would make this and every later request fail.
             let text = format!("this request would not be valid: {invalid}. Please report this as a bug");
             let error = ProviderError::new(ProviderErrorKind::InvalidRequest, text);
-            return self.failed(&model, Some(error), &Assembler::new(), 0).await;
+            return self.failed(&model, Some(error), Vec::new(), Spent::nothing()).await;
         }
         let price = host.catalogue.find(&model).and_then(|m| m.price);
         // The vendor's count of the last request is a bound from below: conversations only grow.
@@ -68,25 +71,21 @@ impl Driver {
             answered = receive(&*host.provider, request, &mut assembler, self.teller()) => Some(answered),
         };
         let api_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let cost = self.cost_of(&model, &assembler.usage().total());
-        let uncounted = *assembler.usage() == UsageUpdate::default();
-        if uncounted && !matches!(answered, Some(Err(_))) {
-            // The provider says nothing about tokens; a budget must not take that for nothing.
-            let output_tokens = assembler.output_bytes() as u64 / BYTES_PER_TOKEN;
-            let guess = Usage { input_tokens: sent, output_tokens, ..Usage::default() };
-            reservation.settle(price.map(|p| p.of(&guess)));
-        } else {
-            reservation.settle(cost);
-        }
+        let cost = match &answered {
+            Some(Ok(())) => self.cost_of(&model, &billed(&assembler, sent)),
+            None if assembler.output_bytes() > 0 => self.cost_of(&model, &billed(&assembler, sent)),
+            _ => self.cost_of(&model, &assembler.usage().total()),
+        };
+        reservation.settle(cost);
+        let spent = Spent { usage: assembler.usage().total(), cost, api_ms };
         match answered {
-            None => self.failed(&model, None, &assembler, api_ms).await,
-            Some(Err(error)) => self.failed(&model, Some(error), &assembler, api_ms).await,
+            None => self.failed(&model, None, assembler.partial(), spent).await,
+            Some(Err(error)) => self.failed(&model, Some(error), assembler.partial(), spent).await,
             Some(Ok(())) => {
                 let partial = assembler.partial();
-                let usage = *assembler.usage();
                 match assembler.finish() {
-                    Ok(assembled) => self.done(&model, assembled, sent, api_ms).await,
-                    Err(error) => self.write_failure(&model, Some(error), partial, (usage, api_ms)).await,
+                    Ok(assembled) => self.done(&model, assembled, sent, spent).await,
+                    Err(error) => self.failed(&model, Some(error), partial, spent).await,
                 }
             }
         }
@@ -120,7 +119,7 @@ impl Driver {
         model: &Arc<str>,
         answer: Assembled,
         sent: u64,
-        api_ms: u64,
+        spent: Spent,
     ) -> Result<(), EngineError> {
         let content = self.with_legal_ids(at_most(answer.content, MAX_CALLS));
         let message = Message {
@@ -129,15 +128,18 @@ impl Driver {
             content,
             model: Some(Arc::clone(model)),
         };
-        let usage = answer.usage.total();
+        let Spent { usage, cost, api_ms } = spent;
         tracing::debug!(stop = answer.stop.as_str(), api_ms, tokens = usage.output_tokens, "an answer");
         let cut = truncation(usage.all_input(), sent);
         let mut entries = self.new_notices(NoticeKind::InputTruncated, cut.into_iter().collect());
+        if usage == Usage::default() && cost.is_some_and(|c| c > Cost(0)) {
+            entries.extend(self.new_notices(NoticeKind::UsageMissing, vec![USAGE_MISSING.to_owned()]));
+        }
         let done = ModelDone {
             message: Arc::new(message),
             stop: answer.stop,
             usage,
-            cost: self.cost_of(model, &usage),
+            cost,
             api_ms,
             vendor_id: answer.id,
         };
@@ -157,27 +159,16 @@ impl Driver {
         new.map(|text| SessionEntry::Noticed(Notice { kind, text })).collect()
     }
 
+    /// Without an error, the run was interrupted.
     async fn failed(
         &mut self,
         model: &Arc<str>,
         error: Option<ProviderError>,
-        assembler: &Assembler,
-        api_ms: u64,
-    ) -> Result<(), EngineError> {
-        self.write_failure(model, error, assembler.partial(), (*assembler.usage(), api_ms)).await
-    }
-
-    /// Without an error, the run was interrupted.
-    async fn write_failure(
-        &mut self,
-        model: &Arc<str>,
-        error: Option<ProviderError>,
         partial: Vec<Block>,
-        (usage, api_ms): (UsageUpdate, u64),
+        Spent { usage, cost, api_ms }: Spent,
     ) -> Result<(), EngineError> {
         let interrupted = error.is_none();
-        let retry = error.as_ref().map(|e| self.retry(model, e));
-        let (retry, note) = retry.unwrap_or_default();
+        let Next { retry, note, entries } = error.as_ref().map(|e| self.retry(model, e)).unwrap_or_default();
         let error = error.map(|e| Failure {
             kind: e.kind,
             message: format!("{}{note}", e.message),
@@ -192,20 +183,19 @@ impl Driver {
                 model: Some(Arc::clone(model)),
             })
         });
-        let usage = usage.total();
-        let cost = self.cost_of(model, &usage);
         let failed = ModelFailed { model: Arc::clone(model), error, partial, usage, cost, api_ms, retry };
         let entry = SessionEntry::ModelFailed(failed);
         if interrupted {
             self.cancel = tokio_util::sync::CancellationToken::new();
             self.interrupt(vec![entry]).await
         } else {
-            self.record(vec![entry], Durability::Written).await
+            let entries = std::iter::once(entry).chain(entries).collect();
+            self.record(entries, Durability::Written).await
         }
     }
 
-    /// Whether the request is made again, and a word about it for people if not.
-    fn retry(&self, model: &Arc<str>, error: &ProviderError) -> (Option<Retry>, String) {
+    /// Whether the request is made again, and how.
+    fn retry(&self, model: &Arc<str>, error: &ProviderError) -> Next {
         let config = &self.host.retry;
         let failures = self.machine.run().map_or(0, |r| r.failures) + 1;
         // 16 of the id's random bits.
@@ -217,19 +207,31 @@ impl Driver {
             Some(Retry { at, delay_ms, attempt, max_retries: config.max_retries, model: Arc::clone(model) })
         };
         let fallback = self.host.fallback_model.as_ref().filter(|fallback| *fallback != model);
-        match (config.decide(error, failures, chance), fallback) {
-            (Verdict::After(delay), _) => (again(delay, model, failures), String::new()),
+        let verdict = config.decide(error, failures, chance);
+        if matches!(verdict, Verdict::Hopeless | Verdict::Exhausted)
+            && let Some(entries) = refused::withheld(error, self.machine.transcript())
+        {
+            // Another request, so it does not count as an attempt at this one.
+            return Next {
+                retry: again(Duration::ZERO, model, failures - 1),
+                entries: entries.into(),
+                ..Next::default()
+            };
+        }
+        let note = match (verdict, fallback) {
+            (Verdict::After(delay), _) => return Next::after(again(delay, model, failures)),
             (Verdict::Exhausted | Verdict::TooLong(_), Some(fallback)) => {
                 // The other model has all its attempts before it.
-                (again(Duration::ZERO, fallback, 0), String::new())
+                return Next::after(again(Duration::ZERO, fallback, 0));
             }
-            (Verdict::Exhausted, None) if failures > 1 => (None, format!(" (after {failures} attempts)")),
+            (Verdict::Exhausted, None) if failures > 1 => format!(" (after {failures} attempts)"),
             (Verdict::TooLong(asked), None) => {
                 let (asked, most) = (asked.as_secs(), config.max_server_delay.as_secs());
-                (None, format!(" (the server asks to wait {asked} s; the longest wait allowed is {most} s)"))
+                format!(" (the server asks to wait {asked} s; the longest wait allowed is {most} s)")
             }
-            _ => (None, String::new()),
-        }
+            _ => String::new(),
+        };
+        Next { note, ..Next::default() }
     }
 
     fn cost_of(&self, model: &str, usage: &Usage) -> Option<Cost> {
@@ -257,6 +259,49 @@ impl Driver {
             index += 1;
         }
         content
+    }
+}
+
+/// What a request used.
+struct Spent {
+    usage: Usage,
+    cost: Option<Cost>,
+    api_ms: u64,
+}
+
+impl Spent {
+    fn nothing() -> Self {
+        Self { usage: Usage::default(), cost: Some(Cost(0)), api_ms: 0 }
+    }
+}
+
+/// What follows a failed request.
+#[derive(Default)]
+struct Next {
+    /// Another attempt.
+    retry: Option<Retry>,
+    /// A word for people about why there is none.
+    note: String,
+    /// What changes before the next attempt.
+    entries: Vec<SessionEntry>,
+}
+
+impl Next {
+    fn after(retry: Option<Retry>) -> Self {
+        Self { retry, ..Self::default() }
+    }
+}
+
+/// What an answer is paid by: the provider's own count, or a guess where it tells none. Neither a budget nor a sum must
+/// take silence for nothing.
+fn billed(assembler: &Assembler, sent: u64) -> Usage {
+    match assembler.usage().total() {
+        told if told != Usage::default() => told,
+        _ => Usage {
+            input_tokens: sent,
+            output_tokens: assembler.output_bytes() as u64 / BYTES_PER_TOKEN,
+            ..Usage::default()
+        },
     }
 }
 

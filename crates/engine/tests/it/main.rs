@@ -2,8 +2,10 @@
 
 #![cfg(test)]
 
+mod budget;
 mod claude;
 mod crash;
 mod laws;
+mod media;
 mod scenarios;
 mod world;

@@ -1,22 +1,20 @@
 //! Single runs, one rule of the loop each.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use open_agent_engine::{AgentEvent, Budget, DeltaKind, EventSink, Progress, RetryConfig, RunFold, replay};
+use open_agent_engine::{AgentEvent, DeltaKind, EventSink, Progress, RetryConfig, replay};
 use open_agent_model::scripted::{Reply, Scripted, newest_results};
 use open_agent_model::{
     Answer, Block, Cost, Decision, PermissionMode, ProviderErrorKind, RequestOptions, Role, RunStatus, Seq,
-    StopReason,
+    StopReason, Timestamp,
 };
 use open_agent_policy::Policy;
 use open_agent_session::{RunLimits, SessionEntry, ToolScheduling};
+use open_agent_tool::Clock;
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{Options, PausedClock, World, collect, finish, session, spec};
-
-fn status(run: &RunFold) -> RunStatus {
-    run.ended.as_ref().unwrap().status
-}
+use crate::world::{Options, PausedClock, World, collect, finish, session, spec, status};
 
 async fn results_of(calls: Reply, limits: RunLimits) -> (World, Vec<String>) {
     let world = World::new(Scripted::new([calls, Reply::text("done")]));
@@ -109,46 +107,12 @@ async fn limits_strike_before_the_next_request_and_keep_what_exists() {
 }
 
 #[tokio::test]
-async fn the_budget_strikes_before_the_request_that_would_pass_it() {
-    let endless = Scripted::responding(|_| Reply::call("read", r#"{"n":1}"#).usage(100_000, 1_000));
-    // A request costs 0.3 + 0.015 dollars.
-    let options = Options { budget: Budget::new(Cost::from_usd("0.9")), ..Options::default() };
-    let world = World::with(endless, options);
-    let limits = RunLimits { max_turns: None, ..RunLimits::default() };
-    let (driver, _) = world.run(limits).await;
-    let run = driver.machine().run().unwrap();
-    assert_eq!(status(run), RunStatus::ErrorMaxBudgetUsd);
-    assert!(run.ended.as_ref().unwrap().errors[0].contains("the budget of $0.900000 is spent: $0.630"));
-    assert_eq!(world.model.requests().len(), 2, "the third would cost at least 0.303 dollars");
-}
-
-#[tokio::test]
-async fn a_provider_that_counts_nothing_does_not_blind_the_budget() {
-    let endless = Scripted::responding(|_| Reply::call("read", r#"{"n":1}"#));
-    // About 300 tokens of tools and instructions a request, at 3 dollars for a million.
-    let options = Options { budget: Budget::new(Cost::from_usd("0.01")), ..Options::default() };
-    let world = World::with(endless, options);
-    let (driver, _) = world.run(RunLimits { max_turns: None, ..RunLimits::default() }).await;
-    assert_eq!(status(driver.machine().run().unwrap()), RunStatus::ErrorMaxBudgetUsd);
-    assert!(world.model.requests().len() < 100, "{}", world.model.requests().len());
-}
-
-#[tokio::test]
 async fn h_out_02_a_stop_for_a_tool_without_a_call_is_no_success() {
     let world = World::new(Scripted::new([Reply::text("Let me see.").stop(StopReason::ToolUse)]));
     let (driver, _) = world.run(RunLimits::default()).await;
     let ended = driver.machine().run().unwrap().ended.clone().unwrap();
     assert_eq!(ended.status, RunStatus::ErrorDuringExecution);
     assert!(ended.errors[0].contains("no call came"), "{:?}", ended.errors);
-}
-
-#[tokio::test]
-async fn the_rest_of_the_budget_lowers_the_output_limit() {
-    let options = Options { budget: Budget::new(Cost::from_usd("0.015")), ..Options::default() };
-    let world = World::with(Scripted::new([Reply::text("ok")]), options);
-    world.run(RunLimits::default()).await;
-    let asked = world.model.requests()[0].options.max_tokens;
-    assert!((900..1_000).contains(&asked), "{asked}: 1,000 tokens cost the whole budget");
 }
 
 #[tokio::test]
@@ -493,7 +457,7 @@ async fn h_int_03_an_interrupt_wakes_a_retry_sleep() {
     driver.begin(spec("go", RunLimits::default())).await.unwrap();
     let began = tokio::time::Instant::now();
     tokio::join!(finish_run(&mut driver), async {
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
         cancel.cancel();
     });
     assert!(began.elapsed().as_millis() < 500, "{:?}", began.elapsed());
@@ -527,6 +491,32 @@ async fn a_process_that_dies_while_it_waits_is_followed_by_one_that_waits_on() {
     assert_eq!(status(driver.machine().run().unwrap()), RunStatus::Success);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_wall_clock_that_is_set_back_makes_no_wait_longer() {
+    struct SetBack(PausedClock, tokio::time::Instant);
+    impl Clock for SetBack {
+        fn now(&self) -> Timestamp {
+            let hour = if self.1.elapsed() < Duration::from_secs(1) { 0 } else { 3_600_000 };
+            Timestamp(10 * 3_600_000 + self.0.now().0 - hour)
+        }
+        fn new_id(&self) -> u128 {
+            self.0.new_id()
+        }
+    }
+    let began = tokio::time::Instant::now();
+    let clock = Arc::new(SetBack(PausedClock::new(), began));
+    let model =
+        Scripted::new([Reply::failure(ProviderErrorKind::Overloaded, "overloaded"), Reply::text("ok")]);
+    let world = World::with(model, Options { clock, ..retrying(3) });
+    let mut driver = world.open().await;
+    driver.begin(spec("go", RunLimits::default())).await.unwrap();
+    while !matches!(driver.advance().await.unwrap(), Progress::Sleeping(_)) {}
+    tokio::time::advance(Duration::from_millis(1_100)).await;
+    finish(&mut driver).await;
+    assert_eq!(status(driver.machine().run().unwrap()), RunStatus::Success);
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+}
+
 #[tokio::test]
 async fn h_prv_04_a_provider_that_cut_the_input_is_noticed_once() {
     let model = || {
@@ -546,29 +536,6 @@ async fn h_prv_04_a_provider_that_cut_the_input_is_noticed_once() {
     assert_eq!(cut.len(), 1, "{cut:?}");
     assert!(cut[0].text.contains("counted 1900 input tokens where about 13"), "{}", cut[0].text);
     assert_eq!(notices("word ".repeat(1_000)).await, []);
-}
-
-#[tokio::test]
-async fn a_run_that_is_taken_up_again_goes_on_with_the_rest_of_its_budget() {
-    let store: Arc<dyn open_agent_session::SessionStore> = Arc::new(open_agent_session::MemoryStore::new());
-    // A request costs 0.315 dollars; two fit into 0.9, whichever process makes them.
-    let world = || {
-        let model = Scripted::responding(|_| Reply::call("read", r#"{"n":1}"#).usage(100_000, 1_000));
-        let budget = Budget::new(Cost::from_usd("0.9"));
-        World::with(model, Options { store: Arc::clone(&store), budget, ..Options::default() })
-    };
-    let first = world();
-    let mut driver = first.open().await;
-    driver.begin(spec("go", RunLimits::default())).await.unwrap();
-    while first.model.requests().is_empty() {
-        driver.advance().await.unwrap();
-    }
-    drop(driver);
-    let second = world();
-    let mut driver = second.open().await;
-    finish(&mut driver).await;
-    assert_eq!(status(driver.machine().run().unwrap()), RunStatus::ErrorMaxBudgetUsd);
-    assert_eq!(second.model.requests().len(), 1);
 }
 
 #[tokio::test]
@@ -611,7 +578,7 @@ async fn another_model_does_not_wait_for_the_failures_of_the_last_one() {
     driver.begin(spec("go", RunLimits::default())).await.unwrap();
     let began = tokio::time::Instant::now();
     tokio::join!(finish_run(&mut driver), async {
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
         wanted.send_replace(crate::world::settings("claude-haiku-4-5"));
     });
     assert_eq!(status(driver.machine().run().unwrap()), RunStatus::Success);

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use open_agent_engine::{
-    Budget, Driver, Envelope, EventSink, EventStream, FixedSection, Host, Progress, RetryConfig, RunSpec,
-    SystemClock,
+    Budget, Driver, Envelope, EventSink, EventStream, FixedSection, Host, Progress, RetryConfig, RunFold,
+    RunSpec, SystemClock,
 };
 use open_agent_model::scripted::Scripted;
 use open_agent_model::{
-    Block, CallId, Catalogue, Change, PermissionMode, Question, RawJson, RequestOptions, SessionId, Slot,
-    Timestamp,
+    Block, CallId, Catalogue, Change, PermissionMode, Question, RawJson, RequestOptions, RunStatus,
+    SessionId, Slot, Timestamp,
 };
 use open_agent_policy::{Gate, Policy};
 use open_agent_session::{MemoryStore, ModelSettings, Owner, RunLimits, SessionStore};
@@ -217,6 +217,10 @@ pub(crate) fn spec(prompt: &str, limits: RunLimits) -> RunSpec {
         root: "/project".into(),
         limits,
     }
+}
+
+pub(crate) fn status(run: &RunFold) -> RunStatus {
+    run.ended.as_ref().unwrap().status
 }
 
 pub(crate) async fn finish(driver: &mut Driver) -> Progress {
