@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, ValueEnum};
@@ -124,6 +125,14 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "LEVEL", value_parser = read::<Effort>)]
     pub effort: Option<Effort>,
 
+    /// How often a failed request is made again; 0 for never, default 3
+    #[arg(long, value_name = "N")]
+    pub max_retries: Option<u32>,
+
+    /// How long a server may say nothing, in seconds; default 300
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub idle_timeout: Option<Duration>,
+
     /// Beta features to ask the vendor for, by comma or space
     #[arg(long, value_name = "NAMES")]
     pub betas: Vec<String>,
@@ -214,9 +223,12 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Exi
         return Err(Exit::Usage);
     }
     let wanted = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-    // A reader that is gone has no use for it.
-    let _ = error.print();
-    Err(if wanted { Exit::Success } else { Exit::Usage })
+    let printed = error.print().and_then(|()| std::io::Write::flush(&mut std::io::stdout()));
+    Err(match printed {
+        _ if !wanted => Exit::Usage,
+        Ok(()) => Exit::Success,
+        Err(error) => crate::exit::of_error(&error.into()),
+    })
 }
 
 fn not_yet(error: &clap::Error) -> Option<(String, &'static str)> {
@@ -248,6 +260,11 @@ fn turns(text: &str) -> Result<u32, String> {
         Ok(turns) if turns > 0 => Ok(turns),
         _ => Err("give a whole number above 0, or leave it out for no limit".into()),
     }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
+    seconds.filter(|limit| !limit.is_zero()).ok_or_else(|| "give a number of seconds above 0".into())
 }
 
 fn budget(text: &str) -> Result<Cost, String> {
@@ -324,6 +341,8 @@ mod tests {
             ("--max-budget-usd", "-2"),
             ("--thinking", "0"),
             ("--thinking", "-5"),
+            ("--idle-timeout", "0"),
+            ("--idle-timeout", "soon"),
         ] {
             let text = refused(&[flag, value]).to_string();
             assert!(text.contains(flag) && text.contains("above 0"), "{flag} {value}: {text}");

@@ -1,6 +1,8 @@
 //! Where the prompt comes from: the argument, stdin, or both, stdin after the argument.
 
+use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _};
+use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -16,6 +18,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const NO_PROMPT: &str =
     "there is no prompt: give one as an argument (open-agent -p \"…\") or on stdin (… | open-agent -p)";
 const NO_TERMINAL_MODE: &str = "there is no interactive mode yet: give a prompt with open-agent -p \"…\"";
+
+/// More than any model can read. What has no end (a device, a log that grows) must not fill the memory first.
+const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The prompt, never empty.
 pub(crate) fn read(args: &RunArgs) -> Result<String> {
@@ -47,8 +52,29 @@ fn text(bytes: Vec<u8>) -> Result<String> {
 
 fn read_all() -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    io::stdin().lock().read_to_end(&mut bytes).context("cannot read stdin")?;
+    io::stdin().lock().take(MAX_BYTES + 1).read_to_end(&mut bytes).context("cannot read stdin")?;
+    bounded(bytes, "stdin")
+}
+
+fn bounded(bytes: Vec<u8>, what: &str) -> Result<Vec<u8>> {
+    if bytes.len() as u64 > MAX_BYTES {
+        return wrong(format!(
+            "{what} is longer than {} MiB: name the file in the prompt so that it can be read in parts",
+            MAX_BYTES / 1024 / 1024
+        ));
+    }
     Ok(bytes)
+}
+
+/// A file of instructions.
+pub(crate) fn read_file(flag: &str, path: &Path) -> Result<String> {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes));
+    if let Err(error) = read {
+        return wrong(format!("{flag} {} cannot be read: {error}", path.display()));
+    }
+    let what = format!("{flag} {}", path.display());
+    String::from_utf8(bounded(bytes, &what)?).or_else(|_| wrong(format!("{what} is not UTF-8 text")))
 }
 
 /// All of stdin, unless nothing comes at all.
@@ -67,7 +93,7 @@ fn read_if_any() -> Result<Option<Vec<u8>>> {
         let _ = first.send(());
         bytes.truncate(begun?);
         if !bytes.is_empty() {
-            stdin.read_to_end(&mut bytes)?;
+            stdin.take(MAX_BYTES).read_to_end(&mut bytes)?;
         }
         Ok(bytes)
     });
@@ -81,7 +107,7 @@ fn read_if_any() -> Result<Option<Vec<u8>>> {
         return Ok(None);
     }
     match reader.join() {
-        Ok(read) => read.context("cannot read stdin").map(Some),
+        Ok(read) => bounded(read.context("cannot read stdin")?, "stdin").map(Some),
         Err(_) => Ok(None),
     }
 }

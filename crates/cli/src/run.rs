@@ -12,7 +12,7 @@ use futures_core::Stream as _;
 use open_agent::{Agent, AgentError, AgentOptions, PermissionMode, QueryResult, RunStream};
 
 use crate::args::{RunArgs, ToolList};
-use crate::exit::{Exit, wrong};
+use crate::exit::Exit;
 use crate::output::{self, Needs, Output};
 use crate::signals::Signals;
 use crate::{exit, log, prompt};
@@ -57,12 +57,7 @@ fn options(args: &RunArgs) -> Result<AgentOptions> {
     options.max_budget_usd = args.max_budget_usd;
     options.system_prompt = match &args.system_prompt_file {
         None => args.system_prompt.clone(),
-        Some(path) => match std::fs::read_to_string(path) {
-            Ok(text) => Some(text),
-            Err(error) => {
-                return wrong(format!("--system-prompt-file {} cannot be read: {error}", path.display()));
-            }
-        },
+        Some(path) => Some(prompt::read_file("--system-prompt-file", path)?),
     };
     options.append_system_prompt.clone_from(&args.append_system_prompt);
     let names = |lists: &[ToolList]| -> Vec<String> { lists.iter().flat_map(|l| l.0.clone()).collect() };
@@ -81,6 +76,12 @@ fn options(args: &RunArgs) -> Result<AgentOptions> {
     options.betas = betas.filter(|name| !name.is_empty()).map(str::to_owned).collect();
     options.thinking = args.thinking;
     options.effort = args.effort;
+    if let Some(retries) = args.max_retries {
+        options.retry.max_retries = retries;
+    }
+    if let Some(limit) = args.idle_timeout {
+        options.idle_timeout = limit;
+    }
     options.cwd.clone_from(&args.cwd);
     options.persist_session = !args.no_session_persistence;
     Ok(options)
@@ -168,6 +169,7 @@ fn finish(result: Result<QueryResult, AgentError>, output: &mut dyn Output) -> R
             output.flush()?;
             if !result.is_success() {
                 exit::say(&reason(&result));
+                output.afterword();
             }
             Ok(Exit::of(result.status))
         }

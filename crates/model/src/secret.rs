@@ -59,7 +59,7 @@ impl Env {
     /// The value of `name`, unless it is missing or empty.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str).filter(|v| !v.is_empty())
+        self.0.get(name).map(String::as_str).filter(|v| !v.trim().is_empty())
     }
 
     /// All names and values.

@@ -259,8 +259,13 @@ impl Wiring {
             None => PathBuf::from("."),
         };
         let real = path.canonicalize().and_then(|real| {
-            let is_folder = real.is_dir();
-            is_folder.then_some(real).ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotADirectory))
+            // The log and the model are told paths as text.
+            let wrong = if !real.is_dir() {
+                Some(std::io::Error::from(std::io::ErrorKind::NotADirectory))
+            } else {
+                real.to_str().is_none().then(|| std::io::Error::other("its path is not UTF-8 text"))
+            };
+            wrong.map_or(Ok(real), Err)
         });
         real.map_err(|source| ConfigError::Cwd { path, source })
     }

@@ -1,14 +1,18 @@
 //! The answer alone, for a pipe or a file. A run that failed prints nothing here: what is piped on must not take half an
-//! answer for a whole one.
+//! answer for a whole one. What there is of it goes to stderr, where a person finds it.
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 
 use open_agent::{Envelope, QueryResult};
 
+use super::words::harmless;
 use super::{Needs, Output};
 
 #[derive(Default)]
-pub(super) struct Answer(String);
+pub(super) struct Answer {
+    whole: String,
+    partial: String,
+}
 
 impl Output for Answer {
     fn needs(&self) -> Needs {
@@ -18,11 +22,20 @@ impl Output for Answer {
     fn event(&mut self, _: &Envelope) {}
 
     fn end(&mut self, result: &QueryResult) {
-        if result.is_success() {
-            self.0.clone_from(&result.text);
-            if !self.0.ends_with('\n') {
-                self.0.push('\n');
-            }
+        let text = if result.is_success() { &mut self.whole } else { &mut self.partial };
+        text.clone_from(&result.text);
+        if result.is_success() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+    }
+
+    fn afterword(&mut self) {
+        let partial = std::mem::take(&mut self.partial);
+        if !partial.trim().is_empty() {
+            let mut stderr = io::stderr().lock();
+            let shown = if stderr.is_terminal() { harmless(&partial) } else { partial };
+            // A stderr that is gone takes no part in the run.
+            let _ = writeln!(stderr, "the model's last words: {}", shown.trim_end());
         }
     }
 
@@ -30,8 +43,8 @@ impl Output for Answer {
 
     fn flush(&mut self) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
-        stdout.write_all(self.0.as_bytes())?;
-        self.0.clear();
+        stdout.write_all(self.whole.as_bytes())?;
+        self.whole.clear();
         stdout.flush()
     }
 }

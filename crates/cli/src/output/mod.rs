@@ -41,6 +41,9 @@ pub(crate) trait Output {
     /// There is no result, for this reason.
     fn lost(&mut self, error: &str);
 
+    /// After what went wrong was said.
+    fn afterword(&mut self) {}
+
     fn flush(&mut self) -> io::Result<()>;
 }
 

@@ -22,15 +22,23 @@ pub(crate) fn call(tool: &str, input: &str) -> String {
 }
 
 /// Text without control characters but line ends and tabs: what comes from a model or a file must not move the cursor,
-/// set titles or write to the clipboard.
+/// set titles or write to the clipboard, nor show itself in another order than it has.
 pub(super) fn harmless(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+    text.chars().filter(|c| is_harmless(*c) || matches!(c, '\n' | '\t')).collect()
+}
+
+fn is_harmless(c: char) -> bool {
+    let turns_or_hides = matches!(
+        c,
+        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{e0000}'..='\u{e007f}'
+    );
+    !c.is_control() && !turns_or_hides
 }
 
 /// The first line that is not empty.
 pub(super) fn one_line(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-    line.chars().filter(|c| !c.is_control()).collect()
+    line.chars().filter(|c| is_harmless(*c)).collect()
 }
 
 /// At most `width` columns; what is cut is marked.
@@ -98,6 +106,7 @@ mod tests {
     #[test]
     fn nothing_moves_the_cursor() {
         assert_eq!(harmless("a\u{1b}[2J\u{9b}b\r\n\tc\u{7}"), "a[2Jb\n\tc");
+        assert_eq!(harmless("rm \u{202e}txt.exe\u{2069}\u{e0041}"), "rm txt.exe");
         assert_eq!(one_line("\n \u{1b}]0;t\u{7}x\ny"), "]0;tx");
     }
 

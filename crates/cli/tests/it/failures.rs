@@ -85,7 +85,9 @@ fn every_failure_is_told_alike_in_every_format() {
             let rig = Rig::new(Script::new((failure.replies)()));
             let out = rig.run(["-p", "Go", "--output-format", format].iter().chain(failure.args));
             assert_eq!(out.code(), 1, "{what}: {}", out.stderr);
-            let lines: Vec<&str> = out.stderr.lines().collect();
+            let (words, lines): (Vec<&str>, Vec<&str>) =
+                out.stderr.lines().partition(|line| line.starts_with("the model's last words: "));
+            assert!(words.len() <= usize::from(format == "text"), "{what}: {words:?}");
             assert_eq!(lines.len(), 1, "{what}: {}", out.stderr);
             assert!(
                 lines[0].starts_with("error: ") && lines[0].contains(failure.says),
@@ -111,6 +113,10 @@ fn what_exists_is_in_the_result() {
     let out = rig.run(["-p", "Go", "--max-turns", "1", "--output-format", "json"]);
     let result = out.result();
     assert_eq!(result["result"], "So far so good.");
+    let again = || Reply::text("So far so good.").and_tool("Glob", json!({ "pattern": "*" }));
+    let out = Rig::answering([again()]).run(["-p", "Go", "--max-turns", "1"]);
+    assert_eq!(out.stdout, "", "half an answer is none");
+    assert!(out.stderr.ends_with("\nthe model's last words: So far so good.\n"), "{}", out.stderr);
     assert_eq!((&result["num_turns"], &result["terminal_reason"]), (&json!(1), &json!("max_turns")));
     assert!(result["total_cost_usd"].as_f64().unwrap() > 0.0);
 }

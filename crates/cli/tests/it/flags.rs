@@ -2,8 +2,9 @@
 //! from the definition of the arguments, so a flag without a row fails.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use open_agent_testkit::server::{Recorded, Reply, Script};
+use open_agent_testkit::server::{Pace, Recorded, Reply, Script};
 use serde_json::{Value, json};
 
 use crate::rig::{Outcome, Rig};
@@ -95,6 +96,18 @@ const ROWS: &[Row] = &[
     row("dangerously_skip_permissions", &["--dangerously-skip-permissions"], |s| s.made),
     row("thinking", &["--thinking", "disabled"], |s| s.body["thinking"]["type"] == "disabled"),
     row("effort", &["--effort", "low"], |s| s.body.to_string().contains("\"effort\":\"low\"")),
+    Row {
+        flag: "max_retries",
+        always: &["Go", "--system-prompt", "flaky"],
+        set: &["--max-retries", "0"],
+        differs: |s| s.requests == 1 && s.out.code() == 1,
+    },
+    Row {
+        flag: "idle_timeout",
+        always: &["Go", "--system-prompt", "slow", "--max-retries", "0"],
+        set: &["--idle-timeout", "0.05"],
+        differs: |s| s.out.stderr.contains("sent nothing for 50ms"),
+    },
     row("betas", &["--betas", "one-2026,two-2026"], |s| s.betas == "one-2026,two-2026"),
     row("cwd", &["--cwd", "{dir}/below"], |s| system(s).contains("/below")),
     row("no_session_persistence", &["--no-session-persistence"], |s| !s.stored && s.out.code() == 0),
@@ -142,6 +155,13 @@ const ON_A_TERMINAL: &[&str] = &["print"];
 fn answer(turn: usize, request: &Recorded) -> Reply {
     if request.body["system"].to_string().contains("busy") && request.body["model"] == "claude-opus-4-6" {
         return Reply::error(529, "overloaded_error", "Overloaded").header("retry-after", "3600");
+    }
+    let system = request.body["system"].to_string();
+    if system.contains("flaky") && turn == 0 {
+        return Reply::error(429, "rate_limit_error", "Not so fast").header("retry-after-ms", "1");
+    }
+    if system.contains("slow") {
+        return Reply::text("ok").pace(Pace::Drip { size: 400, pause: Duration::from_millis(300) });
     }
     let can_run = request.text.contains("\"Bash\"");
     if turn == 0 && can_run {

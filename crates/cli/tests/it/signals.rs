@@ -55,7 +55,10 @@ fn ctrl_c_while_only_the_answer_is_wanted() {
     rig.wait_for_requests(1);
     send(&child, Signal::INT);
     let out = rig.finish(child);
-    assert_eq!((out.code(), out.stdout.as_str(), out.stderr.as_str()), (130, "", "error: interrupted\n"));
+    assert_eq!((out.code(), out.stdout.as_str()), (130, ""));
+    // How much had come depends on when the signal did.
+    let words = out.stderr.strip_prefix("error: interrupted\n").unwrap();
+    assert!(words.is_empty() || words.starts_with("the model's last words: some"), "{words}");
 }
 
 #[test]

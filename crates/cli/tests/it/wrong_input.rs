@@ -30,6 +30,10 @@ fn wrong_usage_is_exit_2_with_a_way_out() {
             &["-p", "Go", "--system-prompt-file", "none.txt"],
             "error: --system-prompt-file none.txt cannot be read: No such file",
         ),
+        (
+            &["-p", "Go", "--system-prompt-file", "/dev/zero"],
+            "error: --system-prompt-file /dev/zero is longer than 64 MiB",
+        ),
         (&["-p", "Go", "--provider", "acme"], "error: there is no provider \"acme\": there are anthropic, "),
         (
             &["-p", "Go", "--model", "acme-1"],
@@ -110,6 +114,43 @@ fn an_argument_that_is_no_text() {
     let out = rig.run([std::ffi::OsStr::new("-p"), std::ffi::OsStr::from_bytes(b"caf\xe9")]);
     assert_eq!(out.code(), 2);
     assert!(out.stderr.starts_with("error: invalid UTF-8"), "{}", out.stderr);
+}
+
+#[test]
+fn a_stdin_without_an_end() {
+    let rig = rig();
+    let endless = std::fs::File::open("/dev/zero").unwrap();
+    let out = rig.finish(rig.command(["-p"]).stdin(endless).spawn().unwrap());
+    assert_eq!(out.code(), 2);
+    assert!(out.stderr.starts_with("error: stdin is longer than 64 MiB"), "{}", out.stderr);
+}
+
+#[test]
+fn a_folder_whose_name_is_no_text() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let rig = rig();
+    let folder = rig.project.path().join(std::ffi::OsStr::from_bytes(b"caf\xe9"));
+    std::fs::create_dir(&folder).unwrap();
+    let out = rig.finish(rig.command(["-p", "Go"]).current_dir(&folder).spawn().unwrap());
+    assert_eq!((out.code(), rig.requests().len()), (2, 0));
+    assert!(out.stderr.contains("its path is not UTF-8 text"), "{}", out.stderr);
+}
+
+#[test]
+fn a_variable_of_blanks_is_none() {
+    let rig = rig();
+    let out = rig.finish(rig.command(["-p", "Go"]).env("CODEANY_BASE_URL", "  ").spawn().unwrap());
+    assert_eq!((out.code(), out.stdout.as_str()), (0, "ok\n"), "{}", out.stderr);
+}
+
+#[test]
+fn help_that_cannot_be_written_is_no_success() {
+    let rig = rig();
+    for args in [["--help"], ["--version"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let out = rig.finish(rig.command(args).stdout(full).spawn().unwrap());
+        assert_eq!(out.code(), 1, "{args:?}: {}", out.stderr);
+    }
 }
 
 #[test]

@@ -234,3 +234,13 @@ fn a_session_that_never_began_a_run_has_a_result_too() {
     assert_eq!(frames.len(), 1);
     assert_eq!((&frames[0]["is_error"], &frames[0]["errors"][0]), (&true.into(), &"no disk".into()));
 }
+
+#[tokio::test]
+async fn a_frame_is_one_line_for_every_reader() {
+    let odd = "a\u{2028}b\u{2029}c\u{85}d \u{201c}é\u{201d}";
+    let (_, events) = events([Reply::text(odd).usage(1, 1)], None).await;
+    let lines = frames(&events, Detail::Partial);
+    assert!(!lines.contains(['\u{2028}', '\u{2029}', '\u{85}']), "{lines}");
+    let result = parsed(&lines).pop().unwrap();
+    assert_eq!(result["result"], odd, "and says what was said");
+}

@@ -414,13 +414,32 @@ impl ClaudeFrames {
         }
         let before = out.len();
         match serde_json::to_writer(&mut *out, frame) {
-            Ok(()) => out.push(b'\n'),
+            Ok(()) => {
+                escape_line_ends(out, before);
+                out.push(b'\n');
+            }
             // Half a line would spoil the next one too. No frame holds anything that JSON cannot say.
             Err(error) => {
                 out.truncate(before);
                 tracing::error!(%error, "a frame could not be written");
             }
         }
+    }
+}
+
+/// JSON allows some line ends bare within strings, but many readers take them for the end of the frame.
+fn escape_line_ends(out: &mut Vec<u8>, from: usize) {
+    let frame = &out[from..];
+    // Their first bytes rule most frames out.
+    if !frame.contains(&0xC2) && !frame.contains(&0xE2) {
+        return;
+    }
+    let frame = String::from_utf8_lossy(frame);
+    let escaped =
+        frame.replace('\u{85}', "\\u0085").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029");
+    if escaped.len() != frame.len() {
+        out.truncate(from);
+        out.extend_from_slice(escaped.as_bytes());
     }
 }
 
