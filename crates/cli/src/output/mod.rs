@@ -2,6 +2,7 @@
 //! [`screen`] for a person, [`frames`] for a program.
 
 mod answer;
+mod diff;
 mod frames;
 mod screen;
 mod words;

@@ -9,7 +9,7 @@ use open_agent::model::{CallId, Decision, ResultBlock};
 use open_agent::{AgentEvent, Envelope, QueryResult};
 
 use super::words::{call, fit, harmless, one_line, seconds, thousands};
-use super::{Needs, Output};
+use super::{Needs, Output, diff};
 
 pub(super) struct Screen {
     began: Instant,
@@ -112,6 +112,14 @@ impl Screen {
         }
     }
 
+    fn diff(&mut self, details: &str) {
+        if self.progress {
+            for line in diff::lines(details, width(), self.colours) {
+                self.err(&format!("{line}\n"));
+            }
+        }
+    }
+
     #[expect(clippy::unused_self, reason = "one way to stderr")]
     fn err(&self, text: &str) {
         // A stderr that is gone takes no part in the run.
@@ -163,6 +171,9 @@ impl Output for Screen {
             }
             AgentEvent::ToolFinished(done) => {
                 self.finished(done.call, done.is_error.then_some(done.content.as_slice()));
+                if let Some(details) = &done.details {
+                    self.diff(details.get());
+                }
             }
             AgentEvent::ModelFailed(failed) => {
                 let Some(retry) = &failed.retry else { return };

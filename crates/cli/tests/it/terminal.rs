@@ -108,6 +108,21 @@ fn width_and_no_color_are_respected() {
 }
 
 #[test]
+fn a_change_is_shown_as_a_diff() {
+    let rig = Rig::answering([
+        Reply::tool("Read", json!({ "file_path": "a.txt" })),
+        Reply::tool("Edit", json!({ "file_path": "a.txt", "old_string": "two", "new_string": "2" })),
+        Reply::text("Done."),
+    ]);
+    rig.file("a.txt", "one\ntwo\nthree\n");
+    let args = ["-p", "Change it", "--allowed-tools", "Edit"];
+    let (code, text) = Terminal::new(80).run(rig.command(args), false);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("\u{1b}[31m      2 - two\u{1b}[0m\n\u{1b}[32m      2 + 2\u{1b}[0m\n"), "{text:?}");
+    assert!(plain(&text).contains("✓ Edit a.txt"), "{text:?}");
+}
+
+#[test]
 fn a_dumb_terminal_gets_plain_lines() {
     let rig = works();
     let mut command = rig.command(["-p", "Look"]);
