@@ -123,6 +123,9 @@ pub struct AssistantMessage {
     pub api_ms: u64,
     /// The vendor's id of it.
     pub vendor_id: Option<String>,
+    /// The model that answered, by the vendor's word, if it is not the one that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answered_by: Option<String>,
 }
 
 /// See [`AgentEvent::ModelFailed`].
@@ -325,6 +328,7 @@ pub(crate) fn event_of(record: &Stored, machine: &Machine) -> Option<AgentEvent>
             cost: d.cost,
             api_ms: d.api_ms,
             vendor_id: d.vendor_id.clone(),
+            answered_by: d.answered_by.clone(),
         }),
         SessionEntry::ModelFailed(f) => AgentEvent::ModelFailed(ModelFailed {
             model: Arc::clone(&f.model),

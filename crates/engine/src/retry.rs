@@ -15,10 +15,13 @@ pub struct RetryConfig {
     /// How often a request is made again; 0 = never.
     pub max_retries: u32,
     /// The first wait; it doubles each time and varies by a quarter.
+    #[serde(rename = "base_delay_ms", with = "open_agent_model::millis")]
     pub base_delay: Duration,
     /// The longest wait of our own choice.
+    #[serde(rename = "max_delay_ms", with = "open_agent_model::millis")]
     pub max_delay: Duration,
     /// The longest wait that a server may ask for; when it asks for more, the request fails at once.
+    #[serde(rename = "max_server_delay_ms", with = "open_agent_model::millis")]
     pub max_server_delay: Duration,
     /// HTTP statuses that are worth another attempt.
     pub statuses: Vec<u16>,
@@ -108,6 +111,16 @@ mod tests {
         assert_eq!([secs(1, 0.0), secs(1, 1.0)], [1.5, 2.5]);
         assert_eq!([secs(5, 1.0), secs(9, 0.0)], [30.0, 22.5]);
         assert_eq!(config.decide(&overloaded, 10, 0.5), Verdict::Exhausted);
+    }
+
+    #[test]
+    fn settings_say_milliseconds() {
+        let config: RetryConfig = serde_json::from_str(r#"{"max_retries":1,"base_delay_ms":250}"#).unwrap();
+        let want =
+            RetryConfig { max_retries: 1, base_delay: Duration::from_millis(250), ..RetryConfig::default() };
+        assert_eq!(config, want);
+        let again = serde_json::to_string(&config).unwrap();
+        assert!(again.contains(r#""max_server_delay_ms":300000"#), "{again}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod cost;
 mod ids;
 mod json;
 mod message;
+pub mod millis;
 mod provider;
 mod request;
 #[cfg(feature = "scripted")]

@@ -332,6 +332,7 @@ impl Wiring {
         RequestOptions {
             max_tokens: self.options.max_tokens.unwrap_or(defaults.max_tokens).min(most.unwrap_or(u64::MAX)),
             temperature: self.options.temperature,
+            stop_sequences: self.options.stop_sequences.clone(),
             tool_choice: self.options.tool_choice.clone(),
             ..defaults
         }

@@ -18,6 +18,9 @@ pub enum ConfigError {
         /// Which.
         option: &'static str,
     },
+    /// A text to stop at is empty.
+    #[error("a stop sequence is empty: vendors refuse those, leave it out")]
+    EmptyStopSequence,
     /// The temperature is none.
     #[error("the temperature has to be between 0 and 2")]
     Temperature,

@@ -23,6 +23,7 @@ pub struct AgentOptions {
     pub retry: RetryConfig,
     /// How long a server may say nothing, before its answer and within it, until the request counts as failed. There is no
     /// bound on the whole answer.
+    #[serde(rename = "idle_timeout_ms", with = "open_agent_model::millis")]
     pub idle_timeout: Duration,
     /// The provider's or profile's name. Default: chosen by the model's name.
     pub provider: Option<String>,
@@ -43,6 +44,8 @@ pub struct AgentOptions {
     pub max_tokens: Option<u64>,
     /// Sampling temperature.
     pub temperature: Option<f64>,
+    /// Texts at which the model stops.
+    pub stop_sequences: Vec<String>,
     /// Whether the model thinks before it answers.
     pub thinking: Option<ThinkingMode>,
     /// How much work it puts into an answer.
@@ -91,6 +94,7 @@ impl Default for AgentOptions {
             append_system_prompt: None,
             max_tokens: None,
             temperature: None,
+            stop_sequences: Vec::new(),
             thinking: None,
             effort: None,
             tool_choice: ToolChoice::Auto,
@@ -116,6 +120,9 @@ impl AgentOptions {
         let empty = |text: &Option<String>| text.as_ref().is_some_and(|t| t.trim().is_empty());
         if empty(&self.model) || empty(&self.fallback_model) {
             return Err(ConfigError::EmptyModel);
+        }
+        if self.stop_sequences.iter().any(|text| text.trim().is_empty()) {
+            return Err(ConfigError::EmptyStopSequence);
         }
         if self.temperature.is_some_and(|t| !(0.0..=2.0).contains(&t)) {
             return Err(ConfigError::Temperature);

@@ -187,6 +187,9 @@ pub struct ModelDone {
     /// The vendor's id of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vendor_id: Option<String>,
+    /// The model that answered, by the vendor's word, if it is not the one that was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_by: Option<String>,
 }
 
 /// See [`SessionEntry::ModelFailed`].

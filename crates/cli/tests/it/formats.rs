@@ -158,3 +158,21 @@ fn h_str_14_a_large_result_is_a_line_like_any_other() {
     assert!(longest < 1024 * 1024, "{longest}");
     assert_eq!(out.result()["result"], "done");
 }
+
+#[test]
+fn the_model_that_answered_is_named_and_the_one_that_was_asked_is_billed() {
+    let answer = json!({
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-6-20260217",
+        "content": [{ "type": "text", "text": "hi" }], "stop_reason": "end_turn", "stop_sequence": null,
+        "usage": { "input_tokens": 1, "output_tokens": 1 }
+    });
+    let rig = Rig::answering([Reply::status(200, &answer)]);
+    let args = ["-p", "Go", "--output-format", "stream-json", "--include-partial-messages"];
+    let out = rig.run(args);
+    let frames = out.frames();
+    let models: Vec<&str> = frames.iter().filter_map(|f| f["message"]["model"].as_str()).collect();
+    assert_eq!(models, ["claude-sonnet-4-6-20260217"]);
+    let started = frames.iter().find(|f| f["event"]["type"] == "message_start").unwrap();
+    assert_eq!(started["event"]["message"]["model"], "claude-sonnet-4-6-20260217");
+    assert!(out.result()["modelUsage"]["claude-sonnet-4-6"].is_object(), "{}", out.result());
+}

@@ -142,6 +142,7 @@ impl Driver {
             cost,
             api_ms,
             vendor_id: answer.id,
+            answered_by: answer.model.filter(|by| **by != **model),
         };
         entries.push(SessionEntry::ModelDone(done));
         self.record(entries, Durability::Written).await
@@ -322,7 +323,12 @@ async fn receive(
         let landed = assembler.push(&event);
         // Told once it is known what the first events say about the whole answer.
         match (&event, &mut opening) {
-            (ModelEvent::Start { id, .. }, Some(opening)) => opening.vendor_id.clone_from(id),
+            (ModelEvent::Start { id, model }, Some(opening)) => {
+                opening.vendor_id.clone_from(id);
+                if let Some(model) = model {
+                    opening.model = model.as_str().into();
+                }
+            }
             (ModelEvent::Usage(_), Some(_)) | (_, None) => {}
             _ => tell_opening(&teller, &mut opening, assembler),
         }

@@ -37,19 +37,20 @@ async fn options_with(change: impl FnOnce(&mut AgentOptions)) -> RequestOptions 
 /// is added without a test fails.
 #[test]
 fn h_every_option_has_a_test() {
-    const TESTED: [(&str, &str); 26] = [
+    const TESTED: [(&str, &str); 27] = [
         ("betas", "what_only_the_wire_shows"),
         ("context_window", "what_only_the_wire_shows"),
         ("model", "every_option_makes_a_difference"),
         ("fallback_model", "retries_and_fallback_are_as_told"),
         ("retry", "retries_and_fallback_are_as_told"),
-        ("idle_timeout", "a_server_that_says_nothing_is_given_up"),
+        ("idle_timeout_ms", "a_server_that_says_nothing_is_given_up"),
         ("provider", "what_makes_no_agent_is_said"),
         ("base_url", "options_come_before_the_environment_and_that_before_defaults"),
         ("system_prompt", "every_option_makes_a_difference"),
         ("append_system_prompt", "every_option_makes_a_difference"),
         ("max_tokens", "every_option_makes_a_difference"),
         ("temperature", "every_option_makes_a_difference"),
+        ("stop_sequences", "every_option_makes_a_difference"),
         ("thinking", "every_option_makes_a_difference"),
         ("effort", "every_option_makes_a_difference"),
         ("tool_choice", "a_tool_choice_holds_for_the_first_request"),
@@ -87,6 +88,8 @@ async fn every_option_makes_a_difference() {
     assert_eq!(&*requests_with(|o| o.model = Some("haiku".into())).await.model, "claude-haiku-4-5");
     assert_eq!(options_with(|o| o.max_tokens = Some(77)).await.max_tokens, 77);
     assert_eq!(options_with(|o| o.temperature = Some(0.5)).await.temperature, Some(0.5));
+    let stops = vec!["END".to_owned()];
+    assert_eq!(options_with(|o| o.stop_sequences = vec!["END".into()]).await.stop_sequences, stops);
     assert_eq!(options_with(|o| o.effort = Some(Effort::Max)).await.effort, Some(Effort::Max));
     let thinking = Some(ThinkingMode::Disabled);
     assert_eq!(options_with(|o| o.thinking = thinking).await.thinking, thinking);
@@ -305,6 +308,7 @@ fn what_makes_no_agent_is_said() {
         (refused(key, |o| o.max_budget_usd = Some(Cost(0))), "max_budget_usd is 0"),
         (refused(key, |o| o.max_tokens = Some(0)), "max_tokens is 0"),
         (refused(key, |o| o.temperature = Some(f64::NAN)), "between 0 and 2"),
+        (refused(key, |o| o.stop_sequences = vec![" ".into()]), "stop sequence is empty"),
         (refused(key, |o| o.context_window = Some(0)), "context_window is 0"),
         (refused(key, |o| o.idle_timeout = std::time::Duration::ZERO), "idle_timeout is 0"),
         (refused(key, |o| o.thinking = Some(ThinkingMode::Enabled { budget_tokens: 0 })), "thinking is 0"),

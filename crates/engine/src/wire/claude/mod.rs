@@ -215,7 +215,9 @@ impl ClaudeFrames {
             if answer.message.tool_uses().next().is_some() { Doing::Calling } else { Doing::Asking };
         let id = self.ids.message(answer.vendor_id.as_deref(), event.turn);
         self.stop_blocks(out);
-        self.assistant(event, (&answer.message, &id, &answer.usage), frame::Extra::default(), out);
+        let model = answer.answered_by.as_deref().unwrap_or(&model);
+        let said = Said { message: &answer.message, id: &id, usage: &answer.usage, model };
+        self.assistant(event, said, frame::Extra::default(), out);
         self.stop_message(answer, out);
     }
 
@@ -241,7 +243,8 @@ impl ClaudeFrames {
         if let Some(partial) = &failed.partial {
             self.run.text = partial.text();
             let extra = frame::Extra { aborted: true, ..frame::Extra::default() };
-            self.assistant(event, (partial, &id, &failed.usage), extra, out);
+            let said = Said { message: partial, id: &id, usage: &failed.usage, model: &failed.model };
+            self.assistant(event, said, extra, out);
         }
         self.run.doing = if failed.error.is_some() { Doing::Failing } else { Doing::Asking };
         let Some(error) = &failed.error else { return };
@@ -273,26 +276,20 @@ impl ClaudeFrames {
     }
 
     /// One frame a block; they share the message's id, as it came in one answer.
-    fn assistant(
-        &self,
-        event: &Envelope,
-        (message, id, usage): (&Message, &str, &Usage),
-        extra: frame::Extra<'_>,
-        out: &mut Vec<u8>,
-    ) {
+    fn assistant(&self, event: &Envelope, said: Said<'_>, extra: frame::Extra<'_>, out: &mut Vec<u8>) {
         let seq = event.seq.map_or(0, |seq| seq.0);
-        for (block, part) in api_blocks(&message.content).zip(0..) {
+        for (block, part) in api_blocks(&said.message.content).zip(0..) {
             let frame = frame::Spoken {
                 kind: "assistant",
                 message: frame::ApiMessage {
-                    id,
+                    id: said.id,
                     kind: "message",
                     role: "assistant",
-                    model: message.model.as_deref().unwrap_or_default(),
+                    model: said.model,
                     content: [block],
                     stop_reason: None,
                     stop_sequence: None,
-                    usage: frame::ApiUsage::from(usage),
+                    usage: frame::ApiUsage::from(said.usage),
                 },
                 parent_tool_use_id: None,
                 session_id: self.session.as_str(),
@@ -425,6 +422,14 @@ impl ClaudeFrames {
             }
         }
     }
+}
+
+/// What a model said, as a frame needs it.
+struct Said<'a> {
+    message: &'a Message,
+    id: &'a str,
+    usage: &'a Usage,
+    model: &'a str,
 }
 
 /// JSON allows some line ends bare within strings, but many readers take them for the end of the frame.
