@@ -12,6 +12,7 @@ mod prompt;
 mod retry;
 pub mod scheduler;
 mod sink;
+mod totals;
 pub mod wire;
 
 pub use budget::{Budget, BudgetExceeded, Reservation};
@@ -23,7 +24,8 @@ pub use event::{
     ToolFinished, ToolProgress, ToolRuled, UserMessage, replay,
 };
 pub use host::{EngineError, Host, RunSpec, SectionSource};
-pub use machine::{Call, Machine, ModelUse, RunFold, Step};
+pub use machine::{Call, Machine, RunFold, Step};
 pub use prompt::{FixedSection, Surroundings};
 pub use retry::RetryConfig;
 pub use sink::{EventSink, EventStream};
+pub use totals::{ModelUse, Totals};

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use open_agent_model::{
-    Access, Answer, AskId, Block, CallId, Change, Cost, Decision, Effect, Message, MessageId, Prefix,
-    Question, RawJson, Role, RunId, RunStatus, StopReason, Timestamp, ToolUse, Usage,
+    Access, Answer, AskId, Block, CallId, Change, Decision, Effect, Message, MessageId, Prefix, Question,
+    RawJson, Role, RunId, RunStatus, StopReason, Timestamp, ToolUse,
 };
 use open_agent_session::{
     Done, ModelDone, ModelFailed, ModelSettings, Notice, Origin, Ruled, RunEnded, RunStarted, SessionEntry,
@@ -15,6 +15,7 @@ use open_agent_session::{
 };
 use open_agent_tool::SessionState;
 
+use crate::Totals;
 use crate::scheduler::{CallPhase, CallView, ready};
 
 /// How often in a row an answer that hit the output limit is continued.
@@ -125,16 +126,8 @@ pub struct RunFold {
     pub failures: u32,
     /// Model answers.
     pub turns: u32,
-    /// Model requests, failed ones too.
-    pub model_calls: u32,
-    /// Tokens of all requests.
-    pub usage: Usage,
-    /// Cost of all requests; `None` once one of unknown price was made.
-    pub cost: Option<Cost>,
-    /// The same for each model.
-    pub by_model: BTreeMap<Arc<str>, ModelUse>,
-    /// Milliseconds of all requests.
-    pub api_ms: u64,
+    /// What all model requests used, failed ones too.
+    pub totals: Totals,
     /// The text of the newest answer, or of the part of it that came.
     pub text: String,
     /// Why the model stopped last.
@@ -146,17 +139,6 @@ pub struct RunFold {
     not_before: Option<Timestamp>,
     continuations: u32,
     cut_calls: u32,
-}
-
-/// What a run used of one model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ModelUse {
-    /// Tokens.
-    pub usage: Usage,
-    /// Cost; `None` = the price is not known.
-    pub cost: Option<Cost>,
-    /// Requests.
-    pub requests: u32,
 }
 
 impl Machine {
@@ -315,11 +297,7 @@ impl Machine {
             first_message: self.next_user_message(),
             failures: 0,
             turns: 0,
-            model_calls: 0,
-            usage: Usage::default(),
-            cost: Some(Cost(0)),
-            by_model: BTreeMap::new(),
-            api_ms: 0,
+            totals: Totals::default(),
             text: String::new(),
             stop: None,
             notices: Vec::new(),
@@ -344,7 +322,7 @@ impl Machine {
         if let Some(run) = &mut self.run {
             let model = done.message.model.clone().unwrap_or_else(|| Arc::clone(&run.model));
             (run.failures, run.not_before) = (0, None);
-            run.count(&model, done.usage, done.cost, done.api_ms);
+            run.totals.add(&model, (done.usage, done.cost, done.api_ms));
             run.turns += 1;
             run.text = done.message.text();
             run.stop = Some(done.stop.clone());
@@ -364,7 +342,7 @@ impl Machine {
 
     fn on_model_failed(&mut self, failed: &ModelFailed) {
         if let Some(run) = &mut self.run {
-            run.count(&failed.model, failed.usage, failed.cost, failed.api_ms);
+            run.totals.add(&failed.model, (failed.usage, failed.cost, failed.api_ms));
             if let Some(partial) = &failed.partial {
                 run.text = partial.text();
             }
@@ -487,8 +465,8 @@ impl Machine {
             let error = format!("the limit of {} turns is reached", run.turns);
             return self.end(RunStatus::ErrorMaxTurns, vec![error], CLOSED_BY_LIMIT);
         }
-        if run.model_calls >= limits.max_model_calls {
-            let error = format!("the limit of {} model calls is reached", run.model_calls);
+        if run.totals.requests >= limits.max_model_calls {
+            let error = format!("the limit of {} model calls is reached", run.totals.requests);
             return self.end(RunStatus::ErrorMaxModelCalls, vec![error], CLOSED_BY_LIMIT);
         }
         Step::CallModel { not_before: run.not_before }
@@ -618,20 +596,5 @@ impl RunFold {
             (self.failures, self.not_before) = (0, None);
         }
         self.settings = settings.clone();
-    }
-
-    fn count(&mut self, model: &Arc<str>, usage: Usage, cost: Option<Cost>, api_ms: u64) {
-        let sum = |a: Option<Cost>, b: Option<Cost>| Some(a?.plus(b?));
-        self.model_calls += 1;
-        self.usage += usage;
-        self.cost = sum(self.cost, cost);
-        self.api_ms = self.api_ms.saturating_add(api_ms);
-        let of = self
-            .by_model
-            .entry(Arc::clone(model))
-            .or_insert(ModelUse { cost: Some(Cost(0)), ..ModelUse::default() });
-        of.usage += usage;
-        of.cost = sum(of.cost, cost);
-        of.requests += 1;
     }
 }

@@ -85,12 +85,12 @@ impl QueryResult {
             errors: ended.map(|e| e.errors).unwrap_or_default(),
             messages: run.and_then(|r| messages.get(r.first_message..)).unwrap_or_default().to_vec(),
             turns: run.map_or(0, |r| r.turns),
-            model_calls: run.map_or(0, |r| r.model_calls),
-            usage: run.map(|r| r.usage).unwrap_or_default(),
-            cost: run.and_then(|r| r.cost),
+            model_calls: run.map_or(0, |r| r.totals.requests),
+            usage: run.map(|r| r.totals.usage).unwrap_or_default(),
+            cost: run.and_then(|r| r.totals.cost),
             cost_by_model: run.map(cost_by_model).unwrap_or_default(),
             duration_ms: run.map_or(0, |r| u64::try_from(r.last_at.0 - r.at.0).unwrap_or_default()),
-            duration_api_ms: run.map_or(0, |r| r.api_ms),
+            duration_api_ms: run.map_or(0, |r| r.totals.api_ms),
             session_id: driver.id().clone(),
             run_id: run.map(RunFold::id),
             questions,
@@ -105,5 +105,5 @@ fn cost_by_model(run: &RunFold) -> Vec<ModelCost> {
         cost: used.cost,
         requests: used.requests,
     };
-    run.by_model.iter().map(cost).collect()
+    run.totals.by_model.iter().map(cost).collect()
 }

@@ -78,7 +78,7 @@ impl Driver {
         }
         if let Some(run) = machine.run().filter(|r| r.ended.is_none()) {
             // A run that is taken up again has spent this much of its budget.
-            host.budget.at_least(run.cost.unwrap_or_default());
+            host.budget.at_least(run.totals.cost.unwrap_or_default());
         }
         Ok(Self {
             host,

@@ -33,7 +33,11 @@ async fn a_provider_that_counts_nothing_does_not_blind_the_budget() {
     assert_eq!(status(driver.machine().run().unwrap()), RunStatus::ErrorMaxBudgetUsd);
     assert!(world.model.requests().len() < 100, "{}", world.model.requests().len());
     let run = driver.machine().run().unwrap();
-    assert!(run.cost.unwrap() > Cost::from_usd("0.005").unwrap(), "an estimate, not 0: {:?}", run.cost);
+    assert!(
+        run.totals.cost.unwrap() > Cost::from_usd("0.005").unwrap(),
+        "an estimate, not 0: {:?}",
+        run.totals.cost
+    );
     assert_eq!(run.notices.iter().filter(|n| n.kind == NoticeKind::UsageMissing).count(), 1);
 }
 
@@ -44,7 +48,7 @@ async fn h_cst_02_without_price_and_count_the_cost_is_not_known() {
     let spec = spec("go", RunLimits::default());
     driver.begin(open_agent_engine::RunSpec { settings: settings("nobody-knows-me"), ..spec }).await.unwrap();
     finish(&mut driver).await;
-    assert_eq!(driver.machine().run().unwrap().cost, None);
+    assert_eq!(driver.machine().run().unwrap().totals.cost, None);
 }
 
 #[tokio::test]

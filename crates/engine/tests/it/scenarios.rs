@@ -30,10 +30,10 @@ async fn a_prompt_runs_tools_until_the_model_is_done() {
     let (driver, _) = world.run(RunLimits::default()).await;
     let run = driver.machine().run().unwrap();
     assert_eq!(status(run), RunStatus::Success);
-    assert_eq!((run.turns, run.model_calls, run.text.as_str()), (2, 2, "It says 1."));
-    assert_eq!((run.usage.input_tokens, run.usage.output_tokens), (250, 15));
+    assert_eq!((run.turns, run.totals.requests, run.text.as_str()), (2, 2, "It says 1."));
+    assert_eq!((run.totals.usage.input_tokens, run.totals.usage.output_tokens), (250, 15));
     // 250 × 3 + 15 × 15 dollars for a million.
-    assert_eq!(run.cost, Cost::from_usd("0.000975"));
+    assert_eq!(run.totals.cost, Cost::from_usd("0.000975"));
     assert_eq!(newest_results(&world.model.requests()[1]), ["read 1"]);
     assert_eq!(driver.machine().transcript().messages().len(), 4);
 }
@@ -397,7 +397,7 @@ async fn h_ret_01_twelve_overloads_then_success_and_each_wait_is_an_event() {
     let world = World::with(model, retrying(12));
     let (driver, events) = world.run(RunLimits::default()).await;
     let run = driver.machine().run().unwrap();
-    assert_eq!((status(run), run.text.as_str(), run.model_calls), (RunStatus::Success, "whole", 13));
+    assert_eq!((status(run), run.text.as_str(), run.totals.requests), (RunStatus::Success, "whole", 13));
     let waits: Vec<u64> = events
         .iter()
         .filter_map(|e| match &e.event {

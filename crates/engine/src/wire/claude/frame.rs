@@ -1,6 +1,7 @@
 //! The frames as structs: names and order of their fields, nothing else.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use open_agent_model::{Answer, Cost, Question, RawJson, RunId, SessionId, ToolUseId, Usage};
@@ -9,6 +10,7 @@ use serde::{Serialize, Serializer};
 use uuid::Uuid;
 
 use super::Denial;
+use crate::ModelUse;
 
 /// A list of what does not exist yet.
 type Nothing = [(); 0];
@@ -240,7 +242,7 @@ fn written(usage: &Usage) -> u64 {
 }
 
 /// A map from model to what was used of it.
-pub(super) struct ModelUsage<'a>(pub &'a [(Arc<str>, Usage, Option<Cost>)]);
+pub(super) struct ModelUsage<'a>(pub &'a BTreeMap<Arc<str>, ModelUse>);
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -257,7 +259,7 @@ struct OneModel {
 impl Serialize for ModelUsage<'_> {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         let mut map = s.serialize_map(Some(self.0.len()))?;
-        for (model, usage, cost) in self.0 {
+        for (model, ModelUse { usage, cost, .. }) in self.0 {
             let one = OneModel {
                 input_tokens: usage.input_tokens,
                 output_tokens: usage.output_tokens,

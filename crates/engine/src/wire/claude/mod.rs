@@ -8,7 +8,6 @@ mod stream;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::Arc;
 
 use open_agent_model::{
     CallId, Cost, Decision, Layer, Message, ProviderErrorKind, RawJson, RunStatus, SessionId, StopReason,
@@ -20,7 +19,7 @@ use uuid::Uuid;
 
 use crate::{
     AgentEvent, AssistantMessage, Envelope, ModelFailed, RunEnded, RunStarted, ToolFinished, ToolProgress,
-    ToolRuled,
+    ToolRuled, Totals,
 };
 use block::{api_blocks, api_result};
 use stream::Streamed;
@@ -53,7 +52,7 @@ pub struct ClaudeFrames {
     setup: ClaudeSetup,
     session: SessionId,
     ids: FrameIds,
-    run: Totals,
+    run: RunSeen,
     calls: HashMap<CallId, CallSeen>,
     streamed: Option<Streamed>,
     /// The last run has its `result` frame.
@@ -62,15 +61,11 @@ pub struct ClaudeFrames {
 
 /// What a run's `result` sums up.
 #[derive(Default)]
-struct Totals {
+struct RunSeen {
     started: Option<Timestamp>,
     last: Timestamp,
     turns: u32,
-    requests: u32,
-    api_ms: u64,
-    usage: Usage,
-    cost: Option<Cost>,
-    by_model: Vec<(Arc<str>, Usage, Option<Cost>)>,
+    totals: Totals,
     denials: Vec<Denial>,
     text: String,
     stop: Option<StopReason>,
@@ -108,7 +103,7 @@ impl ClaudeFrames {
             setup,
             session,
             ids,
-            run: Totals::default(),
+            run: RunSeen::default(),
             calls: HashMap::new(),
             streamed: None,
             closed: false,
@@ -177,7 +172,7 @@ impl ClaudeFrames {
     }
 
     fn run_started(&mut self, event: &Envelope, started: &RunStarted, out: &mut Vec<u8>) {
-        self.run = Totals { started: Some(event.at), cost: Some(Cost(0)), ..Totals::default() };
+        self.run = RunSeen { started: Some(event.at), ..RunSeen::default() };
         self.closed = false;
         self.calls.clear();
         self.streamed = None;
@@ -207,7 +202,7 @@ impl ClaudeFrames {
 
     fn answered(&mut self, event: &Envelope, answer: &AssistantMessage, out: &mut Vec<u8>) {
         let model = answer.message.model.clone().unwrap_or_default();
-        self.run.count(&model, (answer.usage, answer.cost, answer.api_ms));
+        self.run.totals.add(&model, (answer.usage, answer.cost, answer.api_ms));
         self.run.turns += 1;
         self.run.text = answer.message.text();
         self.run.stop = Some(answer.stop.clone());
@@ -222,7 +217,7 @@ impl ClaudeFrames {
     }
 
     fn failed(&mut self, event: &Envelope, failed: &ModelFailed, out: &mut Vec<u8>) {
-        self.run.count(&failed.model, (failed.usage, failed.cost, failed.api_ms));
+        self.run.totals.add(&failed.model, (failed.usage, failed.cost, failed.api_ms));
         self.stop_blocks(out);
         let streamed = self.streamed.take();
         if let Some(retry) = &failed.retry {
@@ -381,18 +376,18 @@ impl ClaudeFrames {
             subtype: ended.status.as_str(),
             is_error: !ended.status.is_success(),
             duration_ms: run.started.map_or(0, |at| u64::try_from(run.last.0 - at.0).unwrap_or_default()),
-            duration_api_ms: run.api_ms,
+            duration_api_ms: run.totals.api_ms,
             num_turns: run.turns,
             result: &run.text,
             stop_reason: ended.stop.as_ref().map(StopReason::as_str),
             session_id: self.session.as_str(),
-            total_cost_usd: run.started.map_or(Some(Cost(0)), |_| run.cost).map(Cost::usd),
-            usage: frame::ApiUsage::from(&run.usage),
-            model_usage: frame::ModelUsage(&run.by_model),
+            total_cost_usd: run.totals.cost.map(Cost::usd),
+            usage: frame::ApiUsage::from(&run.totals.usage),
+            model_usage: frame::ModelUsage(&run.totals.by_model),
             permission_denials: &run.denials,
             terminal_reason: run.terminal_reason(ended.status),
             errors: (!ended.status.is_success()).then_some(&ended.errors),
-            num_model_calls: run.requests,
+            num_model_calls: run.totals.requests,
             uuid: self.ids.durable(seq, 0),
         };
         self.line(Detail::Result, &frame, out);
@@ -448,22 +443,7 @@ fn escape_line_ends(out: &mut Vec<u8>, from: usize) {
     }
 }
 
-impl Totals {
-    fn count(&mut self, model: &Arc<str>, (usage, cost, api_ms): (Usage, Option<Cost>, u64)) {
-        let sum = |a: Option<Cost>, b: Option<Cost>| Some(a?.plus(b?));
-        self.requests += 1;
-        self.usage += usage;
-        self.cost = sum(self.cost, cost);
-        self.api_ms += api_ms;
-        match self.by_model.iter_mut().find(|(name, ..)| name == model) {
-            Some((_, used, paid)) => {
-                *used += usage;
-                *paid = sum(*paid, cost);
-            }
-            None => self.by_model.push((Arc::clone(model), usage, cost)),
-        }
-    }
-
+impl RunSeen {
     fn terminal_reason(&self, status: RunStatus) -> &'static str {
         match (status, self.doing) {
             (RunStatus::Success, _) => "completed",
