@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use open_agent_model::{Block, BoxFuture, Catalogue, Provider, RequestOptions, Section};
+use open_agent_model::{Block, BoxFuture, Catalogue, Provider, ProviderError, RequestOptions, Section};
 use open_agent_policy::Gate;
 use open_agent_session::{ModelSettings, Owner, RunLimits, SessionStore, StoreError};
 use open_agent_tool::{Ports, ToolSource};
@@ -70,6 +70,9 @@ pub enum EngineError {
     /// The prompt holds a block that only a model or a tool can make.
     #[error("a prompt is made of text, pictures and documents; it holds another block")]
     BadPrompt,
+    /// The provider could not count a request's tokens.
+    #[error(transparent)]
+    Provider(ProviderError),
     /// No such question is open.
     #[error("no question {0} waits for an answer")]
     NoQuestion(open_agent_model::AskId),

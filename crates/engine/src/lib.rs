@@ -17,7 +17,7 @@ pub mod wire;
 
 pub use budget::{Budget, BudgetExceeded, Reservation};
 pub use clock::SystemClock;
-pub use driver::{Driver, Progress};
+pub use driver::{Driver, Progress, TokenCount};
 pub use event::{
     AgentEvent, AnswerStarted, AssistantMessage, BlockDelta, BlockKind, BlockStarted, Configured, DeltaKind,
     EVENT_VERSION, Envelope, ModelFailed, QuestionAnswered, QuestionAsked, RunEnded, RunStarted,

@@ -25,6 +25,11 @@ pub trait Provider: Send + Sync {
     /// What the model can do here.
     fn capabilities(&self, model: &str) -> Capabilities;
 
+    /// How many input tokens a request has, where the provider can say so before it is made.
+    fn count_tokens(&self, _request: ModelRequest) -> BoxFuture<'_, Result<Option<u64>, ProviderError>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
     /// Where the request will be sent otherwise than it asks, a sentence each: wishes that the model or the rest of the
     /// request rules out are fitted, and whoever asked should know.
     fn notes(&self, _request: &ModelRequest) -> Vec<String> {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
-use open_agent_engine::{Driver, EngineError, Envelope, EventSink, EventStream, Host, RunSpec};
+use open_agent_engine::{Driver, EngineError, Envelope, EventSink, EventStream, Host, RunSpec, TokenCount};
 use open_agent_model::{Answer, AskId, Block, Effort, SessionId, ThinkingMode};
 use open_agent_session::{ModelSettings, RunLimits};
 use tokio::sync::{Mutex as AsyncMutex, OnceCell, watch};
@@ -127,6 +127,17 @@ impl Agent {
         RunStream { events, run: Run { handle, cancel } }
     }
 
+    /// How many input tokens a request with this prompt would have now, conversation, instructions and tools included.
+    /// Waits for a run that goes on; writes nothing of the prompt down.
+    pub async fn count_tokens(&self, prompt: impl Into<Prompt>) -> Result<TokenCount, AgentError> {
+        let inner = &self.inner;
+        let mut place = inner.driver.lock().await;
+        let mut driver = inner.open(&mut place).await?;
+        let counted = driver.count_tokens(prompt.into().0, inner.settings.borrow().clone()).await;
+        *place = Some(driver);
+        Ok(counted?)
+    }
+
     /// Asks this model from the next request on, also in a run that goes on. Any name is taken; costs are kept apart.
     pub fn switch_model(&self, name: &str) -> Result<(), ConfigError> {
         let model = self.inner.wiring.check_model(name)?;
@@ -213,16 +224,7 @@ impl Inner {
         };
         *self.running() = Some(cancel.clone());
         let _running = Running(self);
-        let host = self.host.get_or_try_init(|| async { self.wiring.host().map(Arc::new) }).await?;
-        // Taken out: a driver that panics, or whose log fails under it, is no good any more, and the next prompt opens the
-        // session anew.
-        let mut driver = match place.take() {
-            Some(driver) => driver,
-            None => {
-                let id = self.wiring.session_id.clone();
-                Driver::open(Arc::clone(host), id, EventSink::none()).await?
-            }
-        };
+        let mut driver = self.open(&mut place).await?;
         driver.set_sink(sink);
         driver.set_cancel(cancel);
         driver.set_wanted(self.settings.subscribe());
@@ -232,6 +234,19 @@ impl Inner {
             *place = Some(driver);
         }
         result
+    }
+
+    /// Takes the driver out: one that panics, or whose log fails under it, is no good any more, and the next prompt opens
+    /// the session anew.
+    async fn open(&self, place: &mut Option<Driver>) -> Result<Driver, AgentError> {
+        let host = self.host.get_or_try_init(|| async { self.wiring.host().map(Arc::new) }).await?;
+        match place.take() {
+            Some(driver) => Ok(driver),
+            None => {
+                let id = self.wiring.session_id.clone();
+                Ok(Driver::open(Arc::clone(host), id, EventSink::none()).await?)
+            }
+        }
     }
 
     async fn run_all<S>(

@@ -24,9 +24,11 @@ mod bound;
 mod model;
 mod refused;
 mod tell;
+mod tokens;
 mod tools;
 
 use tell::Teller;
+pub use tokens::TokenCount;
 use tools::LiveCalls;
 
 /// Works on one session.

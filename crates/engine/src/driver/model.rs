@@ -15,13 +15,10 @@ use open_agent_session::{
 use tokio::time::Instant;
 
 use super::tell::Teller;
+use super::tokens::{billed, estimate, truncation};
 use super::{Driver, refused};
 use crate::retry::Verdict;
 use crate::{AgentEvent, AnswerStarted, BlockDelta, BlockKind, BlockStarted, DeltaKind, EngineError};
-
-/// About how many bytes of a request make a token: three for code, more for English. A budget has to err on the side of
-/// more tokens.
-const BYTES_PER_TOKEN: u64 = 3;
 
 const USAGE_MISSING: &str =
     "the provider tells no token counts: the cost is estimated from the length of what was sent and received";
@@ -42,7 +39,7 @@ impl Driver {
         }
         let price = host.catalogue.find(&model).and_then(|m| m.price);
         // The vendor's count of the last request is a bound from below: conversations only grow.
-        let sent = estimate_tokens(&request);
+        let sent = estimate(&request);
         let estimate = sent.max(self.machine.context_tokens());
         let reservation = match host.budget.reserve(price.as_ref(), estimate, request.options.max_tokens) {
             Ok(reservation) => reservation,
@@ -293,19 +290,6 @@ impl Next {
     }
 }
 
-/// What an answer is paid by: the provider's own count, or a guess where it tells none. Neither a budget nor a sum must
-/// take silence for nothing.
-fn billed(assembler: &Assembler, sent: u64) -> Usage {
-    match assembler.usage().total() {
-        told if told != Usage::default() => told,
-        _ => Usage {
-            input_tokens: sent,
-            output_tokens: assembler.output_bytes() as u64 / BYTES_PER_TOKEN,
-            ..Usage::default()
-        },
-    }
-}
-
 /// Sends the request and takes the answer in until it ends.
 async fn receive(
     provider: &dyn Provider,
@@ -390,46 +374,4 @@ fn delta(event: ModelEvent) -> Option<(DeltaKind, String)> {
         _ => return None,
     };
     (!text.is_empty()).then_some((kind, text))
-}
-
-/// A server with a small window may cut the conversation without a word. Below a few thousand tokens the estimate is too
-/// rough to say so.
-fn truncation(counted: u64, sent: u64) -> Option<String> {
-    (counted > 0 && sent > 4_000 && counted.saturating_mul(3) < sent).then(|| {
-        format!(
-            "the provider counted {counted} input tokens where about {sent} were sent: it may have cut the conversation. \
-             Set the server's context window to what the conversation needs"
-        )
-    })
-}
-
-/// How many tokens the request's input has, roughly.
-fn estimate_tokens(request: &ModelRequest) -> u64 {
-    let block = |b: &Block| match b {
-        Block::Text(text) => text.len(),
-        Block::Thinking(t) => t.text.len(),
-        Block::RedactedThinking { data } => data.len(),
-        Block::ToolUse(u) => u.name.len() + u.input.get().len(),
-        Block::ToolResult(r) => r.content.iter().map(result_bytes).sum(),
-        Block::Opaque { raw } => raw.get().len(),
-        // Pictures and pages are billed by size, not by their base64: about 1,600 tokens each.
-        _ => 6_400,
-    };
-    let messages: usize = request.messages.iter().flat_map(|m| &m.content).map(block).sum();
-    let system: usize = request.prefix.system.iter().map(|s| s.text.len()).sum();
-    let tools: usize = request
-        .prefix
-        .tools
-        .iter()
-        .map(|t| t.name.len() + t.description.len() + t.input_schema.get().len())
-        .sum();
-    (messages + system + tools) as u64 / BYTES_PER_TOKEN
-}
-
-fn result_bytes(block: &open_agent_model::ResultBlock) -> usize {
-    use open_agent_model::ResultBlock;
-    match block {
-        ResultBlock::Text { text } | ResultBlock::Resource { text, .. } => text.len(),
-        _ => 6_400,
-    }
 }

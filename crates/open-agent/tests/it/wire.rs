@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use open_agent::{AgentBuilder, AgentOptions, Env, RunStatus, SessionId};
+use open_agent::{AgentBuilder, AgentError, AgentOptions, Env, RunStatus, SessionId};
 use open_agent_testkit::server::{ModelServer, Pace, Recorded, Reply, Script};
 use serde_json::{Value, json};
 
@@ -31,6 +31,30 @@ fn thinking_server(wants_thinking: bool) -> ModelServer {
         }
     };
     ModelServer::start(Script::from_fn(reply)).unwrap()
+}
+
+#[tokio::test]
+async fn tokens_are_counted_by_who_can_and_estimated_elsewhere() {
+    let server = ModelServer::start(Script::always(Reply::text("Hello!"))).unwrap();
+    for (provider, model, estimated) in [("anthropic", "claude-haiku-4-5", false), ("openai", "gpt-5", true)]
+    {
+        let set = |o: &mut AgentOptions| {
+            (o.provider, o.model) = (Some(provider.into()), Some(model.into()));
+            o.persist_session = false;
+        };
+        let agent = builder(&server.url(), set).build().unwrap();
+        let short = agent.count_tokens("Hi").await.unwrap();
+        let long = agent.count_tokens("Hi ".repeat(3_000)).await.unwrap();
+        assert_eq!((short.estimated, long.estimated), (estimated, estimated));
+        assert!(long.input_tokens > short.input_tokens + 1_000, "{short:?} {long:?}");
+        agent.prompt("Hi ".repeat(3_000)).await.unwrap();
+        let after = agent.count_tokens("Hi").await.unwrap();
+        assert!(after.input_tokens > short.input_tokens + 1_000, "the conversation counts too: {after:?}");
+        let last = server.requests().pop().unwrap();
+        assert_eq!(last.path.ends_with("/count_tokens"), !estimated);
+        assert!(matches!(agent.count_tokens(" ").await, Err(AgentError::Engine(_))));
+    }
+    assert_eq!(server.violations(), [""; 0]);
 }
 
 #[tokio::test]

@@ -36,8 +36,7 @@ impl AnthropicProvider {
         Ok(Self { endpoint: Endpoint::new(config)?, encoder })
     }
 
-    /// How many input tokens a request has, by the server's own count.
-    pub async fn count_tokens(&self, request: &ModelRequest) -> Result<u64, ProviderError> {
+    async fn count(&self, request: &ModelRequest) -> Result<u64, ProviderError> {
         let address = self.endpoint.address().below("/count_tokens");
         let site = self.endpoint.site(&address, &request.model);
         let body = self.encoder.count(request).map_err(unwritable)?;
@@ -56,6 +55,10 @@ impl Provider for AnthropicProvider {
             let decoder = stream::Decoder::new(site.clone());
             self.endpoint.stream(body, site, decoder).await
         })
+    }
+
+    fn count_tokens(&self, request: ModelRequest) -> BoxFuture<'_, Result<Option<u64>, ProviderError>> {
+        Box::pin(async move { self.count(&request).await.map(Some) })
     }
 
     fn capabilities(&self, _model: &str) -> Capabilities {

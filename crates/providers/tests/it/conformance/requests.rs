@@ -1,7 +1,8 @@
 //! Requests, as the server sees them.
 
 use open_agent_model::{
-    Block, Effort, ModelRequest, RawJson, ResultBlock, Role, Secret, Thinking, ThinkingMode, ToolChoice,
+    Block, Effort, ModelRequest, Provider as _, RawJson, ResultBlock, Role, Secret, Thinking, ThinkingMode,
+    ToolChoice,
 };
 use open_agent_providers::{AnthropicProvider, Api, Profile, ProviderConfig, provider};
 use open_agent_testkit::server::{ModelServer, Recorded, Reply, Script};
@@ -189,7 +190,7 @@ pub(super) async fn prompt_cache_is_observed(p: &'static Profile) {
 pub(super) async fn tokens_are_counted(p: &'static Profile) {
     let server = ModelServer::start(Script::new([])).unwrap();
     let provider = AnthropicProvider::new(config(p.name, &server)).unwrap();
-    assert!(provider.count_tokens(&everything()).await.unwrap() > 100);
+    assert!(provider.count_tokens(everything()).await.unwrap().unwrap() > 100);
     assert_eq!(server.violations(), [""; 0]);
     let request = &server.requests()[0];
     assert_eq!(request.path, "/v1/messages/count_tokens");

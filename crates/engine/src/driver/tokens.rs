@@ -1,0 +1,105 @@
+//! How many tokens a request has: counted by the provider where it can, else estimated from its length.
+
+use std::sync::Arc;
+
+use open_agent_model::{Assembler, Block, Message, MessageId, ModelRequest, ResultBlock, Role, Usage};
+use open_agent_session::{ModelSettings, Origin, SessionEntry, UserMessage};
+
+use super::{Driver, prompt_content};
+use crate::EngineError;
+
+/// About how many bytes of a request make a token: three for code, more for English. A budget has to err on the side of
+/// more tokens.
+const BYTES_PER_TOKEN: u64 = 3;
+
+/// How many input tokens a request has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TokenCount {
+    /// The number.
+    pub input_tokens: u64,
+    /// The provider counts nothing beforehand, so it was estimated from the request's length.
+    pub estimated: bool,
+}
+
+impl Driver {
+    /// Counts what a request with this prompt would send. Nothing of it is written down.
+    pub async fn count_tokens(
+        &mut self,
+        prompt: Vec<Block>,
+        settings: ModelSettings,
+    ) -> Result<TokenCount, EngineError> {
+        let content = prompt_content(prompt)?;
+        let id = MessageId::from_number(self.host.ports.clock.new_id());
+        let message = Arc::new(Message { id, role: Role::User, content, model: None });
+        let mut transcript = self.machine.transcript().clone();
+        // As the prompt itself would do it.
+        self.machine.give_up().iter().for_each(|entry| transcript.apply(entry));
+        transcript.apply(&SessionEntry::User(UserMessage { message, origin: Origin::Prompt }));
+        let prefix = match self.changed_prefix().await {
+            Some(new) => Arc::new(new),
+            None => self.machine.prefix().cloned().unwrap_or_default(),
+        };
+        let mut options = self.host.request.clone();
+        (options.thinking, options.effort) = (settings.thinking, settings.effort);
+        let messages = transcript.messages().to_vec();
+        let request = ModelRequest { model: settings.model, prefix, messages, options };
+        let about = estimate(&request);
+        let counted = self.host.provider.count_tokens(request).await.map_err(EngineError::Provider)?;
+        Ok(TokenCount { input_tokens: counted.unwrap_or(about), estimated: counted.is_none() })
+    }
+}
+
+/// What an answer is paid by: the provider's own count, or a guess where it tells none. Neither a budget nor a sum must
+/// take silence for nothing.
+pub(super) fn billed(assembler: &Assembler, sent: u64) -> Usage {
+    match assembler.usage().total() {
+        told if told != Usage::default() => told,
+        _ => Usage {
+            input_tokens: sent,
+            output_tokens: assembler.output_bytes() as u64 / BYTES_PER_TOKEN,
+            ..Usage::default()
+        },
+    }
+}
+
+/// A server with a small window may cut the conversation without a word. Below a few thousand tokens the estimate is too
+/// rough to say so.
+pub(super) fn truncation(counted: u64, sent: u64) -> Option<String> {
+    (counted > 0 && sent > 4_000 && counted.saturating_mul(3) < sent).then(|| {
+        format!(
+            "the provider counted {counted} input tokens where about {sent} were sent: it may have cut the conversation. \
+             Set the server's context window to what the conversation needs"
+        )
+    })
+}
+
+/// How many tokens the request's input has, roughly.
+pub(super) fn estimate(request: &ModelRequest) -> u64 {
+    let block = |b: &Block| match b {
+        Block::Text(text) => text.len(),
+        Block::Thinking(t) => t.text.len(),
+        Block::RedactedThinking { data } => data.len(),
+        Block::ToolUse(u) => u.name.len() + u.input.get().len(),
+        Block::ToolResult(r) => r.content.iter().map(result_bytes).sum(),
+        Block::Opaque { raw } => raw.get().len(),
+        // Pictures and pages are billed by size, not by their base64: about 1,600 tokens each.
+        _ => 6_400,
+    };
+    let messages: usize = request.messages.iter().flat_map(|m| &m.content).map(block).sum();
+    let system: usize = request.prefix.system.iter().map(|s| s.text.len()).sum();
+    let tools: usize = request
+        .prefix
+        .tools
+        .iter()
+        .map(|t| t.name.len() + t.description.len() + t.input_schema.get().len())
+        .sum();
+    (messages + system + tools) as u64 / BYTES_PER_TOKEN
+}
+
+fn result_bytes(block: &ResultBlock) -> usize {
+    match block {
+        ResultBlock::Text { text } | ResultBlock::Resource { text, .. } => text.len(),
+        _ => 6_400,
+    }
+}
