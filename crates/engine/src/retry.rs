@@ -113,6 +113,36 @@ mod tests {
         assert_eq!(config.decide(&overloaded, 10, 0.5), Verdict::Exhausted);
     }
 
+    /// Every field, read off the struct, with a value and a failure for which it decides otherwise than the default.
+    #[test]
+    fn every_field_makes_a_difference() {
+        type Row = (&'static str, fn(&mut RetryConfig), ProviderError, u32);
+        let busy = |after| error(ProviderErrorKind::Overloaded, Some(529), after);
+        let rows: [Row; 5] = [
+            ("max_retries", |c| c.max_retries = 9, busy(None), 5),
+            ("base_delay_ms", |c| c.base_delay = Duration::from_millis(1), busy(None), 1),
+            ("max_delay_ms", |c| c.max_delay = Duration::from_secs(1), busy(None), 3),
+            ("max_server_delay_ms", |c| c.max_server_delay = Duration::from_secs(1), busy(Some(9)), 1),
+            (
+                "statuses",
+                |c| c.statuses = vec![418],
+                error(ProviderErrorKind::InvalidRequest, Some(418), None),
+                1,
+            ),
+        ];
+        let default = RetryConfig::default();
+        for (field, set, error, failures) in &rows {
+            let mut config = default.clone();
+            set(&mut config);
+            let [by_default, as_set] = [&default, &config].map(|c| c.decide(error, *failures, 0.5));
+            assert_ne!(by_default, as_set, "{field}");
+        }
+        let fields = serde_json::to_value(&default).unwrap();
+        let mut shown: Vec<&str> = rows.iter().map(|(field, ..)| *field).collect();
+        shown.sort_unstable();
+        assert_eq!(fields.as_object().unwrap().keys().map(String::as_str).collect::<Vec<_>>(), shown);
+    }
+
     #[test]
     fn settings_say_milliseconds() {
         let config: RetryConfig = serde_json::from_str(r#"{"max_retries":1,"base_delay_ms":250}"#).unwrap();

@@ -4,6 +4,7 @@
 
 mod agent;
 mod examples;
+mod options;
 mod peer_llama;
 mod peer_mocks;
 mod seventh_tool;
