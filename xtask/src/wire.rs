@@ -8,9 +8,12 @@ use anyhow::Result;
 use crate::shell;
 
 pub(crate) fn run(root: &Path, profile: Option<&str>) -> Result<bool> {
-    // Test names hold no dots or dashes.
-    let name = profile.unwrap_or_default().replace(['.', '-'], "_");
-    let filter = format!("package(open-agent-providers) and test(/conformance::{name}/)");
+    let which = match profile {
+        // Test names hold no dots or dashes.
+        Some(name) => format!("test(/conformance::{}$/)", name.replace(['.', '-'], "_")),
+        None => "test(/conformance::/)".to_owned(),
+    };
+    let filter = format!("package(open-agent-providers) and {which}");
     let mut tests = shell::nextest(root)?;
     tests.args(["--success-output", "immediate", "--filterset"]);
     shell::show(tests.arg(filter))

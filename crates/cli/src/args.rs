@@ -69,8 +69,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "NAME")]
     pub fallback_model: Option<String>,
 
-    /// The provider: anthropic, openai, deepseek, glm, ollama, openrouter, vllm, llama.cpp, generic
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help = providers())]
     pub provider: Option<String>,
 
     /// Where the provider is
@@ -253,6 +252,10 @@ fn contradiction(args: &RunArgs) -> Option<String> {
 
 fn read<T: FromStr<Err = String>>(text: &str) -> Result<T, String> {
     text.parse()
+}
+
+fn providers() -> String {
+    format!("The provider: {}", open_agent::provider_names().collect::<Vec<_>>().join(", "))
 }
 
 fn turns(text: &str) -> Result<u32, String> {

@@ -182,6 +182,9 @@ mod tests {
         let priced = all.iter().filter(|m| m.price.is_some()).count();
         let written = TABLE.lines().skip(1).filter(|l| !l.split(',').nth(2).unwrap().is_empty()).count();
         assert_eq!(priced, written);
+        // The first of two rows would hide the second.
+        let names: std::collections::HashSet<&str> = all.iter().map(|m| &*m.name).collect();
+        assert_eq!(names.len(), all.len());
     }
 
     #[test]

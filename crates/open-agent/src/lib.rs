@@ -28,7 +28,7 @@ pub use agent::{Agent, Interrupter, Prompt, RunStream};
 pub use builder::AgentBuilder;
 pub use error::{AgentError, ConfigError};
 pub use options::AgentOptions;
-pub use provider::{DEFAULT_MODEL, Resolved};
+pub use provider::{DEFAULT_MODEL, Resolved, provider_names};
 pub use result::{ModelCost, QueryResult};
 
 pub use open_agent_engine as engine;

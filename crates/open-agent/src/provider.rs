@@ -28,6 +28,11 @@ pub(crate) fn model_name(options: &AgentOptions, env: &Env, catalogue: &Catalogu
     catalogue.resolve(named.trim()).to_owned()
 }
 
+/// The names of the providers and profiles there are.
+pub fn provider_names() -> impl Iterator<Item = &'static str> {
+    Profile::names()
+}
+
 /// What options, environment and defaults come to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -86,7 +91,7 @@ fn profile(options: &AgentOptions, model: &str, has_address: bool) -> Result<&'s
     match &options.provider {
         Some(name) => Profile::by_name(name).ok_or_else(|| ConfigError::NoProvider {
             name: name.clone(),
-            known: Profile::names().collect::<Vec<_>>().join(", "),
+            known: provider_names().collect::<Vec<_>>().join(", "),
         }),
         None => match Profile::for_model(model) {
             Some(profile) => Ok(profile),

@@ -62,7 +62,8 @@ impl Gate {
         };
         let (access, effect) = (call.access().to_vec(), call.effect());
         let facts = CallFacts { tool: &name, input, access: &access, effect, cwd: cx.cwd() };
-        let ruling = decide(&self.policy, &facts);
+        let mut ruling = decide(&self.policy, &facts);
+        bound(&mut ruling.reason);
         let call = (ruling.decision == Decision::Allow).then_some(call);
         Verdict { call, input: input.clone(), access, effect, ruling }
     }
@@ -73,11 +74,15 @@ impl Verdict {
     #[must_use]
     pub fn impossible(input: &RawJson, reason: impl Into<String>) -> Self {
         let mut reason: String = reason.into();
-        if reason.len() > MAX_REASON {
-            reason.truncate(reason.floor_char_boundary(MAX_REASON));
-            reason.push('…');
-        }
+        bound(&mut reason);
         let ruling = Ruling { decision: Decision::Deny, layer: Layer::Call, rule: None, reason };
         Self { call: None, input: input.clone(), access: Vec::new(), effect: Effect::ReadOnly, ruling }
+    }
+}
+
+fn bound(reason: &mut String) {
+    if reason.len() > MAX_REASON {
+        reason.truncate(reason.floor_char_boundary(MAX_REASON));
+        reason.push('…');
     }
 }

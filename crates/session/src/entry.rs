@@ -12,7 +12,8 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// The version that records are written in.
+/// The version that records are written in. It grows when the shape of an entry changes in a way that older readers would
+/// take wrongly; they refuse such a record rather than skip it. A new kind of entry needs no new version: it is kept unread.
 pub const FORMAT_VERSION: u32 = 1;
 
 /// One record of a log.

@@ -1,4 +1,4 @@
-//! How models see the tools. To accept a change: `UPDATE=1 cargo nextest run … golden`.
+//! How models see the tools. To accept a change: `UPDATE_GOLDEN=1 cargo nextest run --workspace -E 'test(golden)'`.
 
 use open_agent_builtins::core_tools;
 use open_agent_tool::ToolSet;
@@ -18,23 +18,20 @@ fn golden_specs() {
     rendered.truncate(rendered.len() - 2);
     rendered.push_str("\n]\n");
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/tools.json");
-    if std::env::var_os("UPDATE").is_some() {
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(path, &rendered).unwrap();
     }
     assert_eq!(
         std::fs::read_to_string(path).unwrap_or_default(),
         rendered,
-        "run again with UPDATE=1 to accept"
+        "run again with UPDATE_GOLDEN=1 to accept"
     );
 }
 
 #[test]
 fn all_specs_together_are_small() {
     let specs = ToolSet::new(core_tools()).specs();
-    assert_eq!(
-        specs.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(),
-        ["Bash", "Edit", "Glob", "Grep", "Read", "Write"]
-    );
     let bytes = serde_json::to_string(&specs).unwrap().len();
-    assert!(bytes <= 9_000, "{bytes} bytes");
+    // Every request pays for them.
+    assert!(bytes <= 1_500 * specs.len(), "{bytes} bytes");
 }

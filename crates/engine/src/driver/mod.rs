@@ -22,10 +22,10 @@ use crate::{EngineError, EventSink, Host, Machine, RunSpec, Step};
 
 mod bound;
 mod model;
-mod refused;
 mod tell;
 mod tokens;
 mod tools;
+mod withheld;
 
 use tell::Teller;
 pub use tokens::TokenCount;

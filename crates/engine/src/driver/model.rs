@@ -14,9 +14,10 @@ use open_agent_session::{
 };
 use tokio::time::Instant;
 
+use super::Driver;
 use super::tell::Teller;
 use super::tokens::{billed, estimate, truncation};
-use super::{Driver, refused};
+use super::withheld::withheld;
 use crate::retry::Verdict;
 use crate::{AgentEvent, AnswerStarted, BlockDelta, BlockKind, BlockStarted, DeltaKind, EngineError};
 
@@ -207,7 +208,7 @@ impl Driver {
         let fallback = self.host.fallback_model.as_ref().filter(|fallback| *fallback != model);
         let verdict = config.decide(error, failures, chance);
         if matches!(verdict, Verdict::Hopeless | Verdict::Exhausted)
-            && let Some(entries) = refused::withheld(error, self.machine.transcript())
+            && let Some(entries) = withheld(error, self.machine.transcript())
         {
             // Another request, so it does not count as an attempt at this one.
             return Next {
