@@ -1,5 +1,5 @@
-//! From bytes to events. Owns the stream that callers read: framing, the idle limit, the plain answer where a stream was
-//! asked for. Knows no vendor: a decoder reads the frames.
+//! From bytes to events. Owns the stream that callers read: framing, the repair of damaged frames, the idle limit, the
+//! plain answer where a stream was asked for. Knows no vendor: a decoder reads the frames.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -15,21 +15,33 @@ use open_agent_model::{ModelEvent, ProviderError};
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::failure::Site;
+use crate::halves::Halves;
+use crate::wire;
 
 /// An event holds at most a block, and blocks of many megabytes are met: generated pictures.
 const LARGEST_EVENT: usize = 32 << 20;
 const LARGEST_ANSWER: usize = 64 << 20;
-/// After the vendor's end mark the connection's own end is waited for this long, so that the connection can be used again.
+/// After the vendor's end mark the connection's own end is waited for this long, so that the connection can be used again,
+/// and so that nothing is lost of servers that send the mark too early.
 const LINGER: Duration = Duration::from_millis(250);
 
 pub(crate) type Queue = VecDeque<ModelEvent>;
 
+/// What a decoder made of a piece of JSON. The outer error says that it has a shape that no reader takes; then nothing
+/// was made of it.
+pub(crate) type Read = serde_json::Result<Result<(), ProviderError>>;
+
 /// Reads one vendor's frames.
 pub(crate) trait Decode: Send + Unpin {
-    /// One event of a stream.
-    fn frame(&mut self, name: &str, data: &[u8], out: &mut Queue) -> Result<(), ProviderError>;
+    /// One event of a stream, a JSON object.
+    fn frame(&mut self, name: &str, json: &[u8], out: &mut Queue) -> Read;
+    /// One event that is no JSON object.
+    fn word(&mut self, word: &[u8], _out: &mut Queue) {
+        let word = String::from_utf8_lossy(word);
+        tracing::debug!(%word, "an event without a JSON object is skipped");
+    }
     /// A whole answer in one piece.
-    fn whole(&mut self, body: &[u8], out: &mut Queue) -> Result<(), ProviderError>;
+    fn whole(&mut self, json: &[u8], out: &mut Queue) -> Read;
     /// The stream is over. Gives out what was held back; false if the answer was not finished.
     fn close(&mut self, out: &mut Queue) -> bool;
 }
@@ -39,8 +51,11 @@ pub(crate) struct EventStream<S, D> {
     body: S,
     decoder: D,
     sse: SseDecoder,
+    halves: Halves,
     mode: Mode,
     queue: Queue,
+    /// An event came that says something: content, or why there is none.
+    answered: bool,
     /// Bytes of frames so far.
     taken: usize,
     failed: Option<ProviderError>,
@@ -69,8 +84,10 @@ where
             body,
             decoder,
             sse: SseDecoder::new(LARGEST_EVENT),
+            halves: Halves::default(),
             mode: Mode::Unknown,
             queue: Queue::new(),
+            answered: false,
             taken: 0,
             failed: None,
             idle: Idle::new(limit),
@@ -83,12 +100,12 @@ where
             match chunk.iter().find(|b| !b.is_ascii_whitespace()) {
                 None => return Ok(()),
                 // No line of an event stream begins like that.
-                Some(b'{' | b'<') => self.mode = Mode::Whole(Vec::new()),
+                Some(b'{' | b'[' | b'<') => self.mode = Mode::Whole(Vec::new()),
                 Some(_) => self.mode = Mode::Frames,
             }
         }
         match &mut self.mode {
-            Mode::Frames => {
+            Mode::Frames | Mode::Ended => {
                 self.taken += chunk.len();
                 if self.taken > LARGEST_ANSWER {
                     return Err(self.site.senseless("an answer without end", b""));
@@ -103,7 +120,7 @@ where
                 body.extend_from_slice(chunk);
                 Ok(())
             }
-            Mode::Unknown | Mode::Ended | Mode::Over => Ok(()),
+            Mode::Unknown | Mode::Over => Ok(()),
         }
     }
 
@@ -114,45 +131,177 @@ where
                 Ok(None) => return Ok(()),
                 Err(error) => return Err(self.site.senseless(&error.to_string(), b"")),
             };
-            self.decoder.frame(event.name, event.data, &mut self.queue)?;
-            if matches!(self.queue.back(), Some(ModelEvent::End)) {
+            let before = self.queue.len();
+            let mut reader = Reader {
+                site: &self.site,
+                halves: &mut self.halves,
+                decoder: &mut self.decoder,
+                out: &mut self.queue,
+            };
+            reader.frame(event.name, event.data)?;
+            if let Some(ModelEvent::End) = self.queue.back() {
+                // Given out with the connection's end: what still comes belongs before it.
+                self.queue.pop_back();
                 self.mode = Mode::Ended;
                 self.idle.shorten(LINGER);
-                return Ok(());
+            } else if self.queue.iter().skip(before).any(|e| !matches!(e, ModelEvent::Ping)) {
+                self.idle.touch();
             }
         }
     }
 
     fn close(&mut self) -> Result<(), ProviderError> {
-        match std::mem::replace(&mut self.mode, Mode::Over) {
-            Mode::Ended | Mode::Over => Ok(()),
-            Mode::Whole(body) => self.decoder.whole(&body, &mut self.queue),
-            Mode::Unknown => Err(self.site.unfinished()),
-            Mode::Frames => {
+        let mut reader = Reader {
+            site: &self.site,
+            halves: &mut self.halves,
+            decoder: &mut self.decoder,
+            out: &mut self.queue,
+        };
+        let mut last = Ok(());
+        let ended = match std::mem::replace(&mut self.mode, Mode::Over) {
+            Mode::Over => return Ok(()),
+            Mode::Unknown => return Err(self.site.unfinished()),
+            Mode::Whole(body) => match lines(&body) {
+                None => {
+                    reader.whole(&body)?;
+                    return if self.has_answer() {
+                        Ok(())
+                    } else {
+                        Err(self.site.senseless("an answer without a message", &body))
+                    };
+                }
+                Some(lines) => {
+                    for line in lines {
+                        reader.frame("", line)?;
+                    }
+                    take_end(reader.out)
+                }
+            },
+            mode => {
                 // Half a frame at the very end is part of the cut, not a fault of its own.
                 if let Ok(Some(event)) = self.sse.finish()
                     && (event.data == b"[DONE]" || is_json(event.data))
                 {
-                    self.decoder.frame(event.name, event.data, &mut self.queue)?;
+                    last = reader.frame(event.name, event.data);
                 }
-                if self.decoder.close(&mut self.queue) { Ok(()) } else { Err(self.site.unfinished()) }
+                take_end(reader.out) || matches!(mode, Mode::Ended)
             }
+        };
+        let whole = self.decoder.close(&mut self.queue) && self.has_answer();
+        if whole && ended {
+            // Whatever came after the answer's last word is no matter of the answer.
+            self.queue.push_back(ModelEvent::End);
+            return Ok(());
+        }
+        last?;
+        match (whole, ended) {
+            (true, _) => Ok(()),
+            (false, true) => Err(self.site.empty()),
+            (false, false) => Err(self.site.unfinished()),
         }
     }
 
-    /// Ends an answer whose stop reason has come, though not the vendor's end mark.
-    fn close_if_whole(&mut self) -> Option<Result<(), ProviderError>> {
-        if matches!(self.mode, Mode::Frames) && self.decoder.close(&mut self.queue) {
-            self.mode = Mode::Over;
-            return Some(Ok(()));
+    /// After a failure of the connection: the answer, if its last word had come, else the error.
+    fn close_or(&mut self, error: ProviderError) -> Result<(), ProviderError> {
+        match self.mode {
+            Mode::Frames if self.decoder.close(&mut self.queue) && self.has_answer() => {
+                self.mode = Mode::Over;
+                Ok(())
+            }
+            Mode::Ended => self.close(),
+            _ => Err(error),
         }
-        None
+    }
+
+    fn has_answer(&self) -> bool {
+        self.answered || self.queue.iter().any(says_something)
     }
 
     fn fail(&mut self, error: ProviderError) {
         self.mode = Mode::Over;
         self.failed = Some(error);
     }
+}
+
+fn says_something(event: &ModelEvent) -> bool {
+    !matches!(
+        event,
+        ModelEvent::Start { .. }
+            | ModelEvent::Usage(_)
+            | ModelEvent::Ping
+            | ModelEvent::BlockStop { .. }
+            | ModelEvent::End
+    )
+}
+
+fn take_end(out: &mut Queue) -> bool {
+    let ended = matches!(out.back(), Some(ModelEvent::End));
+    if ended {
+        out.pop_back();
+    }
+    ended
+}
+
+/// The lines of a stream whose events come as lines of JSON, without any framing. Half a line at the end is left out.
+fn lines(body: &[u8]) -> Option<Vec<&[u8]>> {
+    let mut lines: Vec<&[u8]> =
+        body.split(|b| *b == b'\n').map(<[u8]>::trim_ascii).filter(|l| !l.is_empty()).collect();
+    if lines.len() < 2 || !is_json(lines.first()?) {
+        return None;
+    }
+    lines.pop_if(|last| !is_json(last) && *last != b"[DONE]");
+    Some(lines)
+}
+
+/// Brings what came into a shape that a decoder can read.
+struct Reader<'a, D> {
+    site: &'a Site,
+    halves: &'a mut Halves,
+    decoder: &'a mut D,
+    out: &'a mut Queue,
+}
+
+impl<D: Decode> Reader<'_, D> {
+    fn frame(&mut self, name: &str, data: &[u8]) -> Result<(), ProviderError> {
+        let data = data.trim_ascii();
+        if !data.starts_with(b"{") {
+            self.decoder.word(data, self.out);
+            return Ok(());
+        }
+        let mended = self.halves.mend(data);
+        let data = mended.as_deref().unwrap_or(data);
+        match repaired(data, |json| self.decoder.frame(name, json, self.out)) {
+            Some(taken) => taken,
+            None if is_json(data) => {
+                tracing::debug!(name, "an event of an unknown shape is skipped");
+                Ok(())
+            }
+            None => Err(self.site.senseless("broken JSON", data)),
+        }
+    }
+
+    fn whole(&mut self, body: &[u8]) -> Result<(), ProviderError> {
+        let mended = self.halves.mend(body);
+        let body = mended.as_deref().unwrap_or(body);
+        // Some servers put a single answer into a list.
+        let inner = body.trim_ascii().strip_prefix(b"[").and_then(|b| b.strip_suffix(b"]"));
+        let json = inner.filter(|b| is_json(b)).unwrap_or(body);
+        let taken = repaired(json, |json| self.decoder.whole(json, self.out));
+        taken.unwrap_or_else(|| Err(self.site.senseless("no JSON that we know", body)))
+    }
+}
+
+/// Reads as it is, and if that fails once more without what is damaged: a few bytes, a number or a key given twice are no
+/// reason to lose all the rest.
+fn repaired(data: &[u8], mut read: impl FnMut(&[u8]) -> Read) -> Option<Result<(), ProviderError>> {
+    if let Ok(taken) = read(data) {
+        return Some(taken);
+    }
+    let text = String::from_utf8_lossy(data);
+    if !is_json(text.as_bytes()) {
+        return None;
+    }
+    read(wire::plain(&text).as_bytes()).ok()
 }
 
 impl<S, E, D> Stream for EventStream<S, D>
@@ -167,6 +316,7 @@ where
         let this = self.get_mut();
         loop {
             if let Some(event) = this.queue.pop_front() {
+                this.answered = this.answered || says_something(&event);
                 return Poll::Ready(Some(Ok(event)));
             }
             if let Some(error) = this.failed.take() {
@@ -177,24 +327,24 @@ where
             }
             let ended = matches!(this.mode, Mode::Ended);
             let taken = match Pin::new(&mut this.body).poll_next(cx) {
-                Poll::Ready(Some(Ok(_))) if ended => Ok(()),
                 Poll::Ready(Some(Ok(chunk))) => {
-                    this.idle.touch();
-                    this.take(&chunk)
+                    if !ended {
+                        this.idle.touch();
+                    }
+                    match this.take(&chunk) {
+                        Err(error) if matches!(this.mode, Mode::Ended) => this.close().map_err(|_| error),
+                        taken => taken,
+                    }
                 }
-                Poll::Ready(Some(Err(_))) if ended => this.close(),
-                // Whatever happens to the connection after the answer's last word is no matter of the answer.
                 Poll::Ready(Some(Err(error))) => {
-                    this.close_if_whole().unwrap_or_else(|| Err(this.site.cut(error)))
+                    let cut = this.site.cut(error);
+                    this.close_or(cut)
                 }
                 Poll::Ready(None) => this.close(),
                 Poll::Pending => {
                     ready!(this.idle.poll(cx));
-                    if ended {
-                        this.close()
-                    } else {
-                        this.close_if_whole().unwrap_or_else(|| Err(this.site.silent(this.idle.limit)))
-                    }
+                    let silent = this.site.silent(this.idle.limit);
+                    this.close_or(silent)
                 }
             };
             if let Err(error) = taken {

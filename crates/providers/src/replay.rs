@@ -140,6 +140,11 @@ pub(crate) fn play_body(api: &str, body: &str) -> String {
     play(&runtime(), &r, &[&r.body])
 }
 
+/// The same in pieces, which need be no text.
+pub(crate) fn play_chunks(api: &str, chunks: &[&[u8]]) -> String {
+    play(&runtime(), &by_hand(api, ""), chunks)
+}
+
 fn by_hand(api: &str, body: &str) -> Recording {
     Recording {
         name: api.into(),
