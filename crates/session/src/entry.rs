@@ -241,6 +241,8 @@ pub enum NoticeKind {
     RequestFitted,
     /// The provider counted far fewer input tokens than were sent: it may have cut the conversation.
     InputTruncated,
+    /// The model ended its answer as it should, but wrote no text and made no call.
+    NoText,
 }
 
 /// A provider's failure, as it is kept.

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use open_agent_model::{
     Assembled, Assembler, Block, Cost, Message, MessageId, ModelEvent, ModelRequest, ModelStream, Provider,
-    ProviderError, ProviderErrorKind, Role, RunStatus, Timestamp, ToolChoice, ToolUseId, Usage, UsageUpdate,
+    ProviderError, ProviderErrorKind, Role, RunStatus, StopReason, Timestamp, ToolChoice, ToolUseId, Usage,
+    UsageUpdate,
 };
 use open_agent_session::{
     Durability, Failure, ModelDone, ModelFailed, Notice, NoticeKind, Retry, RunEnded, SessionEntry,
@@ -133,6 +134,11 @@ impl Driver {
         tracing::debug!(stop = answer.stop.as_str(), api_ms, tokens = usage.output_tokens, "an answer");
         let cut = truncation(usage.all_input(), sent);
         let mut entries = self.new_notices(NoticeKind::InputTruncated, cut.into_iter().collect());
+        if says_nothing(&message, &answer.stop) {
+            // Legal, and yet nobody would know whether the run worked: each such answer is told.
+            let text = "the model answered without any text".to_owned();
+            entries.push(SessionEntry::Noticed(Notice { kind: NoticeKind::NoText, text }));
+        }
         let done = ModelDone {
             message: Arc::new(message),
             stop: answer.stop,
@@ -312,6 +318,13 @@ fn at_most(mut content: Vec<Block>, calls: usize) -> Vec<Block> {
         seen <= calls || !matches!(b, Block::ToolUse(_))
     });
     content
+}
+
+/// Other reasons to stop have words of their own.
+fn says_nothing(message: &Message, stop: &StopReason) -> bool {
+    matches!(stop, StopReason::EndTurn | StopReason::StopSequence | StopReason::Other(_))
+        && message.tool_uses().next().is_none()
+        && message.text().trim().is_empty()
 }
 
 fn block_kind(event: &ModelEvent) -> BlockKind {

@@ -143,6 +143,27 @@ async fn h_out_02_a_stop_for_a_tool_without_a_call_is_no_success() {
 }
 
 #[tokio::test]
+async fn each_answer_without_text_is_noticed() {
+    let spoken = Reply::text("ok");
+    let called = Reply::call("read", "{}").and_thinking("hm");
+    for (replies, want) in [
+        (vec![Reply::default().and_thinking("hm").stop(StopReason::EndTurn)], 1),
+        (vec![Reply::default().stop(StopReason::Other("eos".into()))], 1),
+        (vec![called, Reply::default().stop(StopReason::EndTurn)], 1),
+        (vec![Reply::default().stop(StopReason::Refusal)], 0),
+        (vec![Reply::default().stop(StopReason::ToolUse)], 0),
+        (vec![spoken], 0),
+    ] {
+        let shown = format!("{replies:?}");
+        let world = World::new(Scripted::new(replies));
+        let (driver, _) = world.run(RunLimits::default()).await;
+        let notices = &driver.machine().run().unwrap().notices;
+        assert_eq!(notices.len(), want, "{shown}: {notices:?}");
+        assert!(notices.iter().all(|n| n.text == "the model answered without any text"), "{notices:?}");
+    }
+}
+
+#[tokio::test]
 async fn the_rest_of_the_budget_lowers_the_output_limit() {
     let options = Options { budget: Budget::new(Cost::from_usd("0.015")), ..Options::default() };
     let world = World::with(Scripted::new([Reply::text("ok")]), options);
