@@ -278,7 +278,9 @@ fn chain(error: &dyn Error) -> String {
 
 impl Told {
     fn read(body: &str) -> Self {
-        Self::read_json(body, 3).unwrap_or_default()
+        // Some servers put an error into a list.
+        let first = serde_json::from_str::<Vec<&RawValue>>(body).ok().and_then(|list| list.first().copied());
+        Self::read_json(first.map_or(body, RawValue::get), 3).unwrap_or_default()
     }
 
     fn read_json(json: &str, depth: u8) -> Option<Self> {
@@ -362,6 +364,7 @@ mod tests {
             (r#"{"error":"m"}"#, "m"),
             (r#"{"code":500,"message":"m","type":"server_error"}"#, "m"),
             (r#"{"detail":"m"}"#, "m"),
+            (r#"[{"error":{"code":400,"message":"m","status":"INVALID_ARGUMENT"}}]"#, "m"),
             (r#"{"detail":[{"msg":"x"}]}"#, r#"[{"msg":"x"}]"#),
         ] {
             assert_eq!(Told::read(body).message, want, "{body}");
@@ -382,6 +385,14 @@ mod tests {
             (413, "", Kind::ContextOverflow),
             (429, "", Kind::RateLimited),
             (429, r#"{"error":{"code":"insufficient_quota","message":"x"}}"#, Kind::Authentication),
+            (408, "", Kind::Timeout),
+            (425, "", Kind::Overloaded),
+            (504, "", Kind::Timeout),
+            (520, "", Kind::Connection),
+            (521, "", Kind::Connection),
+            (522, "", Kind::Timeout),
+            (523, "", Kind::Connection),
+            (524, "", Kind::Timeout),
             (500, "", Kind::Server),
             (502, "<html>bad gateway</html>", Kind::Server),
             (503, "", Kind::Overloaded),
@@ -398,6 +409,14 @@ mod tests {
         let error = refused(401, r#"{"error":{"message":"bad key sk-canary"}}"#);
         assert!(error.message.contains("bad key ***"), "{error}");
         assert!(!format!("{error:?}").contains("canary"));
+        let mut site = site();
+        site.secrets = Arc::new([Secret::new("sk-canary-1234567890")]);
+        let body = r#"{"error":{"message":"Incorrect API key provided: sk-canar****7890. Find yours"}}"#;
+        let error = site.refused(StatusCode::UNAUTHORIZED, &HeaderMap::new(), body.as_bytes());
+        assert!(
+            error.message.contains("provided: *** Find yours") && !error.message.contains("canar"),
+            "{error}"
+        );
         let long = refused(500, &format!("{{\"error\":\"{}\"}}", "sk-canary ".repeat(200)));
         assert!(!long.message.contains("canary") && long.message.chars().count() < 600);
     }
