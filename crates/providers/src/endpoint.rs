@@ -11,8 +11,9 @@ use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::address::Address;
-use crate::events::{Decode, EventStream};
+use crate::events::EventStream;
 use crate::failure::Site;
+use crate::frame::Decode;
 use crate::{Api, ProviderConfig};
 
 /// What is read of an error's body, and for how long at most.

@@ -1,7 +1,6 @@
-//! From bytes to events. Owns the stream that callers read: framing, the repair of damaged frames, the idle limit, the
-//! plain answer where a stream was asked for. Knows no vendor: a decoder reads the frames.
+//! From bytes to events. Owns the stream that callers read: framing, the idle limit, how an answer ends, the plain answer
+//! where a stream was asked for. Knows no vendor: a decoder reads the frames.
 
-use std::collections::VecDeque;
 use std::error::Error;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,8 +14,8 @@ use open_agent_model::{ModelEvent, ProviderError};
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::failure::Site;
+use crate::frame::{Decode, Queue, Reader, is_json, lines};
 use crate::halves::Halves;
-use crate::wire;
 
 /// An event holds at most a block, and blocks of many megabytes are met: generated pictures.
 const LARGEST_EVENT: usize = 32 << 20;
@@ -24,27 +23,6 @@ const LARGEST_ANSWER: usize = 64 << 20;
 /// After the vendor's end mark the connection's own end is waited for this long, so that the connection can be used again,
 /// and so that nothing is lost of servers that send the mark too early.
 const LINGER: Duration = Duration::from_millis(250);
-
-pub(crate) type Queue = VecDeque<ModelEvent>;
-
-/// What a decoder made of a piece of JSON. The outer error says that it has a shape that no reader takes; then nothing
-/// was made of it.
-pub(crate) type Read = serde_json::Result<Result<(), ProviderError>>;
-
-/// Reads one vendor's frames.
-pub(crate) trait Decode: Send + Unpin {
-    /// One event of a stream, a JSON object.
-    fn frame(&mut self, name: &str, json: &[u8], out: &mut Queue) -> Read;
-    /// One event that is no JSON object.
-    fn word(&mut self, word: &[u8], _out: &mut Queue) {
-        let word = String::from_utf8_lossy(word);
-        tracing::debug!(%word, "an event without a JSON object is skipped");
-    }
-    /// A whole answer in one piece.
-    fn whole(&mut self, json: &[u8], out: &mut Queue) -> Read;
-    /// The stream is over. Gives out what was held back; false if the answer was not finished.
-    fn close(&mut self, out: &mut Queue) -> bool;
-}
 
 /// The events of one answer.
 pub(crate) struct EventStream<S, D> {
@@ -242,68 +220,6 @@ fn take_end(out: &mut Queue) -> bool {
     ended
 }
 
-/// The lines of a stream whose events come as lines of JSON, without any framing. Half a line at the end is left out.
-fn lines(body: &[u8]) -> Option<Vec<&[u8]>> {
-    let mut lines: Vec<&[u8]> =
-        body.split(|b| *b == b'\n').map(<[u8]>::trim_ascii).filter(|l| !l.is_empty()).collect();
-    if lines.len() < 2 || !is_json(lines.first()?) {
-        return None;
-    }
-    lines.pop_if(|last| !is_json(last) && *last != b"[DONE]");
-    Some(lines)
-}
-
-/// Brings what came into a shape that a decoder can read.
-struct Reader<'a, D> {
-    site: &'a Site,
-    halves: &'a mut Halves,
-    decoder: &'a mut D,
-    out: &'a mut Queue,
-}
-
-impl<D: Decode> Reader<'_, D> {
-    fn frame(&mut self, name: &str, data: &[u8]) -> Result<(), ProviderError> {
-        let data = data.trim_ascii();
-        if !data.starts_with(b"{") {
-            self.decoder.word(data, self.out);
-            return Ok(());
-        }
-        let mended = self.halves.mend(data);
-        let data = mended.as_deref().unwrap_or(data);
-        match repaired(data, |json| self.decoder.frame(name, json, self.out)) {
-            Some(taken) => taken,
-            None if is_json(data) => {
-                tracing::debug!(name, "an event of an unknown shape is skipped");
-                Ok(())
-            }
-            None => Err(self.site.senseless("broken JSON", data)),
-        }
-    }
-
-    fn whole(&mut self, body: &[u8]) -> Result<(), ProviderError> {
-        let mended = self.halves.mend(body);
-        let body = mended.as_deref().unwrap_or(body);
-        // Some servers put a single answer into a list.
-        let inner = body.trim_ascii().strip_prefix(b"[").and_then(|b| b.strip_suffix(b"]"));
-        let json = inner.filter(|b| is_json(b)).unwrap_or(body);
-        let taken = repaired(json, |json| self.decoder.whole(json, self.out));
-        taken.unwrap_or_else(|| Err(self.site.senseless("no JSON that we know", body)))
-    }
-}
-
-/// Reads as it is, and if that fails once more without what is damaged: a few bytes, a number or a key given twice are no
-/// reason to lose all the rest.
-fn repaired(data: &[u8], mut read: impl FnMut(&[u8]) -> Read) -> Option<Result<(), ProviderError>> {
-    if let Ok(taken) = read(data) {
-        return Some(taken);
-    }
-    let text = String::from_utf8_lossy(data);
-    if !is_json(text.as_bytes()) {
-        return None;
-    }
-    read(wire::plain(&text).as_bytes()).ok()
-}
-
 impl<S, E, D> Stream for EventStream<S, D>
 where
     S: Stream<Item = Result<Bytes, E>> + Unpin,
@@ -352,10 +268,6 @@ where
             }
         }
     }
-}
-
-pub(crate) fn is_json(data: &[u8]) -> bool {
-    serde_json::from_slice::<serde::de::IgnoredAny>(data).is_ok()
 }
 
 /// Measures silence. The timer is set anew only when it fires, not with each chunk.

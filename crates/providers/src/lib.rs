@@ -9,6 +9,7 @@ mod endpoint;
 mod events;
 mod failure;
 mod flavour;
+mod frame;
 mod halves;
 mod kind;
 mod name;

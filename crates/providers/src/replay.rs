@@ -14,8 +14,9 @@ use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderName};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::events::{Decode, EventStream};
+use crate::events::EventStream;
 use crate::failure::Site;
+use crate::frame::Decode;
 use crate::{Profile, anthropic, openai};
 
 /// In how many parts the cuts of a recording are tried at once.

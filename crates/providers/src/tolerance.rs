@@ -413,9 +413,9 @@ fn two_calls_open_at_once_come_out_right() {
     ];
     let got = anthropic(&frames.each_ref().map(String::as_str));
     assert!(got.contains("call a R {\"x\":1} None\n  call b R {\"y\":2} None"), "{got}");
-    // Arguments given at the start, and no block is ever ended.
+    // Arguments at the start of both, of which the pieces take the place, and no block is ever ended.
     let frames =
-        [block(0, &tool("a", "{\"x\":1}")), block(1, &tool("b", "{\"y\":0}")), pieces(1, "{\"y\":2}"), end];
+        [block(0, &tool("a", "{\"x\":0}")), block(1, &tool("b", "{\"y\":2}")), pieces(0, "{\"x\":1}"), end];
     let got = anthropic(&frames.each_ref().map(String::as_str));
     assert!(got.contains("call a R {\"x\":1} None\n  call b R {\"y\":2} None"), "{got}");
 }

@@ -131,7 +131,7 @@ impl Num {
         reason = "the range is checked, and up to its end each whole number is exact"
     )]
     fn of(number: f64) -> Option<Self> {
-        (0.0..=MOST).contains(&number).then(|| Self(Some(number as u64)))
+        (0.0..=MOST).contains(&number).then_some(Self(Some(number as u64)))
     }
 }
 

@@ -170,7 +170,7 @@ fn a_call_that_is_sent_twice_is_one() {
         let mut events: Vec<ModelEvent> =
             pieces.iter().map(|(id, name, input)| fragment(0, id, name, input)).collect();
         events.push(ModelEvent::End);
-        assert_eq!(calls(&run(&events).unwrap()), [once.clone()], "{pieces:?}");
+        assert_eq!(calls(&run(&events).unwrap()), std::slice::from_ref(&once), "{pieces:?}");
     }
     // Under another index.
     let twice = [fragment(0, "c1", "Read", whole), fragment(1, "c1", "Read", whole), ModelEvent::End];

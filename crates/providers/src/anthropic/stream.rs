@@ -7,8 +7,8 @@ use open_agent_model::{ModelEvent, RawJson, StopReason, ToolFragment, UsageUpdat
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::events::{Decode, Queue, Read, is_json};
 use crate::failure::Site;
+use crate::frame::{Decode, Queue, Read, is_json};
 use crate::wire::{Fields, Many, Maybe, Num, Text, object, plain, says_something};
 
 pub(crate) struct Decoder {

@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::details::Details;
-use crate::events::{Decode, Queue, Read};
 use crate::failure::Site;
+use crate::frame::{Decode, Queue, Read};
 use crate::wire::{Many, Maybe, Num, Objects, Parts, Text, says_something};
 
 /// Finish reasons by which a server or router says that the answer failed.
@@ -285,15 +285,15 @@ impl Decode for Decoder {
         Ok(if failed { Err(self.site.in_stream(json)) } else { Ok(()) })
     }
 
-    fn word(&mut self, word: &[u8], out: &mut Queue) {
-        if word == b"[DONE]" {
+    fn word(&mut self, word: &[u8], out: &mut Queue) -> bool {
+        let is_end = word == b"[DONE]";
+        if is_end {
             self.take_other(out);
             self.end_blocks(out);
             self.ended = true;
             out.push_back(ModelEvent::End);
-        } else if !word.is_empty() {
-            tracing::debug!(word = %String::from_utf8_lossy(word), "an event without a JSON object is skipped");
         }
+        is_end
     }
 
     fn whole(&mut self, json: &[u8], out: &mut Queue) -> Read {
