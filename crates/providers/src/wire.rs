@@ -18,19 +18,19 @@ const DEEP: u8 = 32;
 /// What a field makes of each kind of JSON. A kind that it does not take leaves it absent, as null does.
 trait Field<'de>: Default {
     const WANTED: &'static str;
-    fn text(_: Cow<'de, str>) -> Option<Self> {
-        None
+    fn text(_: Cow<'de, str>) -> Self {
+        absent("a text")
     }
-    fn number(_: Number) -> Option<Self> {
-        None
+    fn number(_: Number) -> Self {
+        absent("a number")
     }
-    fn list<A: SeqAccess<'de>>(mut seq: A) -> Result<Option<Self>, A::Error> {
+    fn list<A: SeqAccess<'de>>(mut seq: A) -> Result<Self, A::Error> {
         while seq.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(None)
+        Ok(absent("a list"))
     }
-    fn object<A: MapAccess<'de>>(mut map: A) -> Result<Option<Self>, A::Error> {
+    fn object<A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(None)
+        Ok(absent("an object"))
     }
 }
 
@@ -42,19 +42,19 @@ impl<'de, F: Field<'de>> Visitor<'de> for Reader<F> {
         f.write_str(F::WANTED)
     }
     fn visit_borrowed_str<E>(self, v: &'de str) -> Result<F, E> {
-        Ok(F::text(Cow::Borrowed(v)).unwrap_or_else(|| absent("a text")))
+        Ok(F::text(Cow::Borrowed(v)))
     }
     fn visit_str<E>(self, v: &str) -> Result<F, E> {
-        Ok(F::text(Cow::Owned(v.to_owned())).unwrap_or_else(|| absent("a text")))
+        Ok(F::text(Cow::Owned(v.to_owned())))
     }
     fn visit_u64<E>(self, v: u64) -> Result<F, E> {
-        Ok(F::number(v.into()).unwrap_or_else(|| absent("a number")))
+        Ok(F::number(v.into()))
     }
     fn visit_i64<E>(self, v: i64) -> Result<F, E> {
-        Ok(F::number(v.into()).unwrap_or_else(|| absent("a number")))
+        Ok(F::number(v.into()))
     }
     fn visit_f64<E>(self, v: f64) -> Result<F, E> {
-        Ok(Number::from_f64(v).and_then(F::number).unwrap_or_else(|| absent("a number")))
+        Ok(Number::from_f64(v).map_or_else(|| absent("a number"), F::number))
     }
     fn visit_bool<E>(self, _: bool) -> Result<F, E> {
         Ok(absent("true or false"))
@@ -63,13 +63,14 @@ impl<'de, F: Field<'de>> Visitor<'de> for Reader<F> {
         Ok(F::default())
     }
     fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<F, A::Error> {
-        Ok(F::list(seq)?.unwrap_or_else(|| absent("a list")))
+        F::list(seq)
     }
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<F, A::Error> {
-        Ok(F::object(map)?.unwrap_or_else(|| absent("an object")))
+        F::object(map)
     }
 }
 
+#[cold]
 fn absent<'de, F: Field<'de>>(came: &str) -> F {
     tracing::debug!(came, wanted = F::WANTED, "an odd part of an event is skipped");
     F::default()
@@ -96,11 +97,11 @@ impl Text<'_> {
 
 impl<'de> Field<'de> for Text<'de> {
     const WANTED: &'static str = "a text";
-    fn text(text: Cow<'de, str>) -> Option<Self> {
-        Some(Self(text))
+    fn text(text: Cow<'de, str>) -> Self {
+        Self(text)
     }
-    fn number(number: Number) -> Option<Self> {
-        Some(Self(Cow::Owned(number.to_string())))
+    fn number(number: Number) -> Self {
+        Self(Cow::Owned(number.to_string()))
     }
 }
 
@@ -116,11 +117,11 @@ pub(crate) struct Num(pub(crate) Option<u64>);
 
 impl<'de> Field<'de> for Num {
     const WANTED: &'static str = "a count";
-    fn text(text: Cow<'de, str>) -> Option<Self> {
-        Self::of(text.trim().parse().ok()?)
+    fn text(text: Cow<'de, str>) -> Self {
+        text.trim().parse().ok().and_then(Self::of).unwrap_or_else(|| absent("another text"))
     }
-    fn number(number: Number) -> Option<Self> {
-        Self::of(number.as_f64()?)
+    fn number(number: Number) -> Self {
+        number.as_f64().and_then(Self::of).unwrap_or_else(|| absent("another number"))
     }
 }
 
@@ -153,8 +154,8 @@ impl<T> Default for Maybe<T> {
 
 impl<'de, T: Deserialize<'de>> Field<'de> for Maybe<T> {
     const WANTED: &'static str = "an object";
-    fn object<A: MapAccess<'de>>(map: A) -> Result<Option<Self>, A::Error> {
-        T::deserialize(MapAccessDeserializer::new(map)).map(|object| Some(Self(Some(object))))
+    fn object<A: MapAccess<'de>>(map: A) -> Result<Self, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(|object| Self(Some(object)))
     }
 }
 
@@ -176,12 +177,12 @@ impl<T> Default for Many<T> {
 
 impl<'de, T: Deserialize<'de>> Field<'de> for Many<T> {
     const WANTED: &'static str = "a list";
-    fn list<A: SeqAccess<'de>>(mut seq: A) -> Result<Option<Self>, A::Error> {
+    fn list<A: SeqAccess<'de>>(mut seq: A) -> Result<Self, A::Error> {
         let mut list = Vec::new();
         while let Some(item) = seq.next_element::<Option<T>>()? {
             list.extend(item);
         }
-        Ok(Some(Self(list)))
+        Ok(Self(list))
     }
 }
 
@@ -203,15 +204,15 @@ impl<T> Default for Objects<T> {
 
 impl<'de, T: Deserialize<'de>> Field<'de> for Objects<T> {
     const WANTED: &'static str = "a list of objects";
-    fn list<A: SeqAccess<'de>>(mut seq: A) -> Result<Option<Self>, A::Error> {
+    fn list<A: SeqAccess<'de>>(mut seq: A) -> Result<Self, A::Error> {
         let mut list = Vec::new();
         while let Some(Maybe(item)) = seq.next_element()? {
             list.extend(item);
         }
-        Ok(Some(Self(list)))
+        Ok(Self(list))
     }
-    fn object<A: MapAccess<'de>>(map: A) -> Result<Option<Self>, A::Error> {
-        T::deserialize(MapAccessDeserializer::new(map)).map(|object| Some(Self(vec![object])))
+    fn object<A: MapAccess<'de>>(map: A) -> Result<Self, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(|object| Self(vec![object]))
     }
 }
 
@@ -258,14 +259,14 @@ impl Parts<'_> {
 
 impl<'de> Field<'de> for Parts<'de> {
     const WANTED: &'static str = "a text or a list of parts";
-    fn text(text: Cow<'de, str>) -> Option<Self> {
-        Some(Self::One(Text(text)))
+    fn text(text: Cow<'de, str>) -> Self {
+        Self::One(Text(text))
     }
-    fn list<A: SeqAccess<'de>>(seq: A) -> Result<Option<Self>, A::Error> {
-        Ok(Objects::list(seq)?.map(|parts| Self::Many(parts.0)))
+    fn list<A: SeqAccess<'de>>(seq: A) -> Result<Self, A::Error> {
+        Objects::list(seq).map(|parts| Self::Many(parts.0))
     }
-    fn object<A: MapAccess<'de>>(map: A) -> Result<Option<Self>, A::Error> {
-        Ok(Objects::object(map)?.map(|parts| Self::Many(parts.0)))
+    fn object<A: MapAccess<'de>>(map: A) -> Result<Self, A::Error> {
+        Objects::object(map).map(|parts| Self::Many(parts.0))
     }
 }
 
@@ -281,12 +282,12 @@ pub(crate) struct Fields<'a>(pub(crate) Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de> Field<'de> for Fields<'de> {
     const WANTED: &'static str = "an object";
-    fn object<A: MapAccess<'de>>(mut map: A) -> Result<Option<Self>, A::Error> {
+    fn object<A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
         let mut fields = Vec::new();
         while let Some((key, value)) = map.next_entry::<Text<'de>, &'de RawValue>()? {
             fields.push((key.0, value));
         }
-        Ok(Some(Self(fields)))
+        Ok(Self(fields))
     }
 }
 
