@@ -379,4 +379,25 @@ mod tests {
         assert!(error.is_none() && matches!(events.last(), Some(ModelEvent::End)));
         assert!(took <= LINGER * 2, "{took:?}");
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_follows_an_early_end_mark_is_waited_for_but_pings_are_not() {
+        const MARK: &str = "data: [DONE]\n\n";
+        let (now, soon) = (Duration::ZERO, LINGER - Duration::from_millis(1));
+        let (events, error, took) = play(vec![(now, MARK), (soon, TEXT), (soon, TEXT), (soon, DONE)]).await;
+        assert!(error.is_none(), "{error:?}");
+        assert_eq!(events.iter().filter(|e| matches!(e, ModelEvent::Text { .. })).count(), 2);
+        assert!(matches!(events.last(), Some(ModelEvent::End)), "{events:?}");
+        assert!(took <= LINGER * 5, "{took:?}");
+        let mut pings = vec![(now, TEXT), (now, MARK)];
+        pings.extend(vec![(soon, ": ping\n\n"); 10]);
+        let (events, error, took) = play(pings).await;
+        assert!(error.is_none() && matches!(events.last(), Some(ModelEvent::End)), "{error:?}");
+        assert!(took <= LINGER * 2, "{took:?}");
+        let (events, error, took) = play(vec![(now, MARK)]).await;
+        assert!(events.is_empty() && took <= LINGER * 2, "{events:?} {took:?}");
+        let error = error.unwrap();
+        assert_eq!(error.kind, ProviderErrorKind::Connection);
+        assert!(error.message.contains("the answer was empty"), "{error}");
+    }
 }
