@@ -122,7 +122,7 @@ where
                 self.queue.pop_back();
                 self.mode = Mode::Ended;
                 self.idle.shorten(LINGER);
-            } else if self.queue.iter().skip(before).any(|e| !matches!(e, ModelEvent::Ping)) {
+            } else if matches!(self.mode, Mode::Ended) && self.queue.iter().skip(before).any(says_something) {
                 self.idle.touch();
             }
         }
