@@ -1,7 +1,10 @@
 //! The one assembler: stream events in, a whole message out. Owns all tolerance for what servers do to tool calls
 //! (missing, empty or repeated ids, one index for all, names that come late, arguments that are no JSON). Does no IO.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::mem;
+
+use serde_json::value::RawValue;
 
 use crate::{
     Block, BrokenInput, ModelEvent, ProviderError, ProviderErrorKind, RawJson, StopReason, Thinking,
@@ -62,8 +65,21 @@ enum Kind {
     Text(String),
     Thinking { text: String, signature: Option<String>, details: Vec<RawJson> },
     Redacted(String),
-    Tool { id: String, name: String, input: String },
+    Tool(Call),
     Opaque(RawJson),
+}
+
+#[derive(Debug, Default)]
+struct Call {
+    id: String,
+    name: String,
+    /// All pieces, one after the other.
+    input: String,
+    /// Where the newest piece begins.
+    last: usize,
+    pieces: usize,
+    /// Each piece so far begins with the one before it.
+    grows: bool,
 }
 
 impl Assembler {
@@ -126,7 +142,7 @@ impl Assembler {
         let size = |kind: &Kind| match kind {
             Kind::Text(text) | Kind::Redacted(text) => text.len(),
             Kind::Thinking { text, .. } => text.len(),
-            Kind::Tool { name, input, .. } => name.len() + input.len(),
+            Kind::Tool(call) => call.name.len() + call.input.len(),
             Kind::Opaque(raw) => raw.get().len(),
         };
         self.blocks.iter().map(size).sum()
@@ -134,8 +150,8 @@ impl Assembler {
 
     /// The answer, once the stream is over. A stream that ended before the vendor said why is an error.
     pub fn finish(self) -> Result<Assembled, ProviderError> {
-        let calls = self.blocks.iter().filter(|b| matches!(b, Kind::Tool { .. })).count();
-        let nameless = self.blocks.iter().any(|b| matches!(b, Kind::Tool { name, .. } if name.is_empty()));
+        let calls = self.blocks.iter().filter(|b| matches!(b, Kind::Tool(_))).count();
+        let nameless = self.blocks.iter().any(|b| matches!(b, Kind::Tool(call) if call.name.is_empty()));
         let stop = match self.stop {
             Some(stop) => stop,
             None if self.ended && calls > 0 => StopReason::ToolUse,
@@ -146,7 +162,7 @@ impl Assembler {
             return Err(protocol("a tool call came without the tool's name"));
         }
         let cut = matches!(stop, StopReason::MaxTokens | StopReason::ContextWindowExceeded);
-        let content = self.blocks.into_iter().filter_map(|b| close(b, cut)).collect();
+        let content = without_repeats(self.blocks.into_iter().filter_map(|b| close(b, cut)).collect());
         Ok(Assembled { content, stop, usage: self.usage, id: self.id, model: self.model })
     }
 
@@ -212,38 +228,94 @@ impl Assembler {
         let given = |text: &Option<String>| text.clone().filter(|t| !t.is_empty());
         let (new_id, new_name) = (given(&f.id), given(&f.name));
         let more = f.input.as_deref().unwrap_or_default();
-        let last = self.newest(f.slot, Class::Tool);
-        if let Some(index) = last
-            && let Some(Kind::Tool { id, name, input }) = self.blocks.get_mut(index)
+        if let Some(index) = self.newest(f.slot, Class::Tool)
+            && let Some(Kind::Tool(call)) = self.blocks.get_mut(index)
         {
             // Some servers give each piece of a call an id of its own.
-            let goes_on = new_name.is_none() && !is_whole_object(input);
-            let other_id = new_id.as_ref().is_some_and(|n| !id.is_empty() && n != id) && !goes_on;
-            // Servers without ids begin the next call under the same index with a name of its own.
-            let next_call =
-                new_id.is_none() && new_name.is_some() && !name.is_empty() && is_whole_object(input);
+            let other_id = new_id.as_ref().is_some_and(|n| !call.id.is_empty() && *n != call.id)
+                && (new_name.is_some() || is_whole_object(&call.input));
+            // Servers without ids, or with one id for all, begin the next call under the same index with a name of its own.
+            let next_call = new_name.is_some()
+                && !call.name.is_empty()
+                && is_whole_object(&call.input)
+                && (new_id.is_none() || call.is_followed_by(more));
             if !other_id && !next_call {
                 if let Some(new) = new_id
-                    && id.is_empty()
+                    && call.id.is_empty()
                 {
-                    *id = new;
+                    call.id = new;
                 }
                 if let Some(new) = new_name
-                    && name.is_empty()
+                    && call.name.is_empty()
                 {
-                    *name = new;
+                    call.name = new;
                 }
-                input.push_str(more);
-                return Some(Landed { index, opened: false });
+                return call.push(more).then_some(Landed { index, opened: false });
             }
         }
-        let kind = Kind::Tool {
-            id: new_id.unwrap_or_default(),
-            name: new_name.unwrap_or_default(),
-            input: more.to_owned(),
-        };
-        self.open(f.slot, kind)
+        let mut call =
+            Call { id: new_id.unwrap_or_default(), name: new_name.unwrap_or_default(), ..Call::default() };
+        call.push(more);
+        self.open(f.slot, Kind::Tool(call))
     }
+}
+
+impl Call {
+    /// Takes more of the arguments. False if they are there already: some servers send a call once more when it is whole.
+    fn push(&mut self, more: &str) -> bool {
+        if more.is_empty() {
+            return true;
+        }
+        let newest = self.input.get(self.last..).unwrap_or_default();
+        if more.trim() == self.input.trim() && is_whole_object(more) {
+            return false;
+        }
+        self.grows = self.pieces == 0 || (self.grows && more.starts_with(newest));
+        self.last = self.input.len();
+        self.pieces += 1;
+        self.input.push_str(more);
+        true
+    }
+
+    /// More that begins another object, where this one is whole and has something in it. An empty one may stand for
+    /// arguments that are still to come.
+    fn is_followed_by(&self, more: &str) -> bool {
+        more.trim_start().starts_with('{') && more.trim() != self.input.trim() && self.input.trim() != "{}"
+    }
+
+    /// The arguments' text. Where the pieces one after the other are no JSON, each may have held all that came before it,
+    /// or the whole may have come several times.
+    fn arguments(mut self) -> String {
+        if self.pieces < 2 || is_whole_object(&self.input) {
+            return self.input;
+        }
+        let newest = self.input.get(self.last..).unwrap_or_default();
+        if self.grows && is_whole_object(newest) {
+            return self.input.split_off(self.last);
+        }
+        once(&self.input).unwrap_or(self.input)
+    }
+}
+
+/// The one object of which `text` holds nothing but repetitions, besides empty ones before it.
+fn once(text: &str) -> Option<String> {
+    let values = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
+    let values: Vec<&str> = values.map(|v| v.map(RawValue::get)).collect::<Result<_, _>>().ok()?;
+    let last = values.last().filter(|v| v.starts_with('{'))?;
+    values.iter().skip_while(|v| **v == "{}").all(|v| v == last).then(|| (*last).to_owned())
+}
+
+/// Without calls that are there already, number for number and byte for byte: a server that sends a call twice under one id
+/// wants it run once.
+fn without_repeats(mut content: Vec<Block>) -> Vec<Block> {
+    let mut seen = HashSet::new();
+    content.retain(|block| match block {
+        Block::ToolUse(u) if !u.id.as_str().is_empty() && u.broken.is_none() => {
+            seen.insert((u.id.clone(), u.name.clone(), u.input.get().to_owned()))
+        }
+        _ => true,
+    });
+    content
 }
 
 impl Kind {
@@ -251,7 +323,7 @@ impl Kind {
         match self {
             Self::Text(_) => Class::Text,
             Self::Thinking { .. } => Class::Thinking,
-            Self::Tool { .. } => Class::Tool,
+            Self::Tool(_) => Class::Tool,
             Self::Redacted(_) | Self::Opaque(_) => Class::Whole,
         }
     }
@@ -267,9 +339,10 @@ fn close(kind: Kind, cut: bool) -> Option<Block> {
             (!empty).then_some(Block::Thinking(Thinking { text, signature, details }))
         }
         Kind::Redacted(data) => Some(Block::RedactedThinking { data }),
-        Kind::Tool { id, name, input } => {
-            let (input, broken) = read_input(input, cut);
-            Some(Block::ToolUse(ToolUse { id: ToolUseId::new(id), name, input, broken }))
+        Kind::Tool(mut call) => {
+            let (id, name) = (ToolUseId::new(mem::take(&mut call.id)), mem::take(&mut call.name));
+            let (input, broken) = read_input(call.arguments(), cut);
+            Some(Block::ToolUse(ToolUse { id, name, input, broken }))
         }
         Kind::Opaque(raw) => Some(Block::Opaque { raw }),
     }
@@ -327,7 +400,8 @@ fn unsendable(text: &str) -> Option<String> {
 }
 
 fn is_whole_object(text: &str) -> bool {
-    RawJson::parse(text.trim()).is_ok_and(|raw| raw.is_object())
+    // Asked about each piece of a call: most are not worth parsing.
+    text.trim_end().ends_with('}') && RawJson::parse(text.trim()).is_ok_and(|raw| raw.is_object())
 }
 
 fn protocol(what: &str) -> ProviderError {
@@ -335,166 +409,4 @@ fn protocol(what: &str) -> ProviderError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn fragment(slot: u32, id: &str, name: &str, input: &str) -> ModelEvent {
-        let some = |t: &str| (!t.is_empty()).then(|| t.to_owned());
-        ModelEvent::Tool(ToolFragment { slot, id: some(id), name: some(name), input: some(input) })
-    }
-
-    fn run(events: &[ModelEvent]) -> Result<Assembled, ProviderError> {
-        let mut a = Assembler::new();
-        for event in events {
-            a.push(event);
-        }
-        a.finish()
-    }
-
-    fn calls(a: &Assembled) -> Vec<(String, String, String)> {
-        let uses = a.content.iter().filter_map(|b| if let Block::ToolUse(u) = b { Some(u) } else { None });
-        uses.map(|u| (u.id.as_str().to_owned(), u.name.clone(), u.input.get().to_owned())).collect()
-    }
-
-    fn call(id: &str, name: &str, input: &str) -> (String, String, String) {
-        (id.into(), name.into(), input.into())
-    }
-
-    #[test]
-    fn h_str_02_empty_id_and_name_continue_the_call() {
-        let a = run(&[
-            fragment(0, "c1", "Read", "{\"a\""),
-            ModelEvent::Tool(ToolFragment {
-                slot: 0,
-                id: Some(String::new()),
-                name: Some(String::new()),
-                input: Some(":1}".into()),
-            }),
-            ModelEvent::Stop(StopReason::ToolUse),
-        ])
-        .unwrap();
-        assert_eq!(calls(&a), [call("c1", "Read", "{\"a\":1}")]);
-    }
-
-    #[test]
-    fn h_str_03_one_index_for_all_calls() {
-        let a = run(&[
-            fragment(0, "c1", "Read", "{\"a\":1}"),
-            fragment(0, "c2", "Read", "{\"a\":2}"),
-            ModelEvent::Stop(StopReason::ToolUse),
-        ])
-        .unwrap();
-        assert_eq!(calls(&a), [call("c1", "Read", "{\"a\":1}"), call("c2", "Read", "{\"a\":2}")]);
-        let no_ids = run(&[
-            fragment(0, "", "Read", "{\"a\":1}"),
-            fragment(0, "", "Glob", "{\"a\":2}"),
-            ModelEvent::End,
-        ])
-        .unwrap();
-        assert_eq!(calls(&no_ids), [call("", "Read", "{\"a\":1}"), call("", "Glob", "{\"a\":2}")]);
-    }
-
-    #[test]
-    fn h_str_04_a_name_may_come_late_but_must_come() {
-        let a = run(&[fragment(0, "c1", "", "{"), fragment(0, "", "Read", "}"), ModelEvent::End]).unwrap();
-        assert_eq!(calls(&a), [call("c1", "Read", "{}")]);
-        let error = run(&[fragment(0, "c1", "", "{}"), ModelEvent::End]).unwrap_err();
-        assert_eq!(error.kind, ProviderErrorKind::Protocol);
-    }
-
-    #[test]
-    fn h_str_05_no_arguments_are_an_empty_object() {
-        for input in ["", " \n", "null"] {
-            let a = run(&[fragment(0, "c1", "List", input), ModelEvent::Stop(StopReason::ToolUse)]).unwrap();
-            assert_eq!(calls(&a), [call("c1", "List", "{}")], "{input:?}");
-        }
-    }
-
-    #[test]
-    fn h_str_06_invalid_arguments_are_kept_and_marked() {
-        let a =
-            run(&[fragment(0, "c1", "Read", "{\"a\": tru"), ModelEvent::Stop(StopReason::ToolUse)]).unwrap();
-        let Block::ToolUse(u) = &a.content[0] else { panic!() };
-        let broken = u.broken.as_ref().unwrap();
-        assert_eq!(broken.raw, "{\"a\": tru");
-        assert!(broken.error.contains("column"), "{}", broken.error);
-        assert_eq!(u.input.get(), "{}");
-    }
-
-    #[test]
-    fn arguments_that_others_cannot_read_are_broken() {
-        let deep = format!("{{\"x\":{}{}}}", "[".repeat(200), "]".repeat(200));
-        for (input, why) in [
-            (r#"{"a":"\ud83d"}"#, "half of a character"),
-            (r#"{"a":"\ude00"}"#, "half of a character"),
-            (r#"{"a":"\ud83dx"}"#, "half of a character"),
-            (&deep, "nested deeper"),
-        ] {
-            let a = run(&[fragment(0, "c", "Read", input), ModelEvent::End]).unwrap();
-            let Block::ToolUse(u) = &a.content[0] else { panic!() };
-            let error = &u.broken.as_ref().unwrap_or_else(|| panic!("{input}")).error;
-            assert!(error.contains(why), "{error}");
-        }
-        for fine in [r#"{"a":"\ud83d\ude00 \\ud83d \u0041"}"#, r#"{"a":"[[[{{{","b":[[1]]}"#] {
-            let a = run(&[fragment(0, "c", "Read", fine), ModelEvent::End]).unwrap();
-            assert_eq!(calls(&a), [call("c", "Read", fine)]);
-        }
-    }
-
-    #[test]
-    fn pieces_of_a_call_may_each_have_another_id() {
-        let events =
-            [fragment(0, "c1", "Read", ""), fragment(0, "c2", "", "{\"a\""), fragment(0, "c3", "", ":1}")];
-        let a = run(&[events.as_slice(), &[ModelEvent::End]].concat()).unwrap();
-        assert_eq!(calls(&a), [call("c1", "Read", "{\"a\":1}")]);
-    }
-
-    #[test]
-    fn signed_blocks_under_one_number_stay_apart() {
-        let thinking = |text: &str| ModelEvent::Thinking { slot: 0, text: text.into() };
-        let signature = |s: &str| ModelEvent::Signature { slot: 0, signature: s.into() };
-        let a = run(&[
-            thinking("a"),
-            signature("s"),
-            signature("s"),
-            thinking("b"),
-            signature("t"),
-            ModelEvent::End,
-        ])
-        .unwrap();
-        let block = |text: &str, s: &str| {
-            Block::Thinking(Thinking { text: text.into(), signature: Some(s.into()), details: None })
-        };
-        assert_eq!(a.content, [block("a", "s"), block("b", "t")]);
-    }
-
-    #[test]
-    fn arguments_sent_as_a_string_are_unwrapped_once() {
-        let a = run(&[fragment(0, "c", "Read", r#""{\"a\":1}""#), ModelEvent::End]).unwrap();
-        assert_eq!(calls(&a), [call("c", "Read", "{\"a\":1}")]);
-    }
-
-    #[test]
-    fn a_stream_without_an_end_is_an_error_and_keeps_its_text() {
-        let mut a = Assembler::new();
-        a.push(&ModelEvent::Text { slot: 0, text: "half".into() });
-        a.push(&fragment(1, "c", "Read", "{"));
-        assert_eq!(a.partial(), [Block::Text("half".into())]);
-        assert_eq!(a.finish().unwrap_err().kind, ProviderErrorKind::Protocol);
-    }
-
-    #[test]
-    fn signed_thinking_is_whole() {
-        let a = run(&[
-            ModelEvent::Thinking { slot: 0, text: "a".into() },
-            ModelEvent::Thinking { slot: 0, text: "b".into() },
-            ModelEvent::Signature { slot: 0, signature: "s".into() },
-            ModelEvent::Text { slot: 1, text: "c".into() },
-            ModelEvent::End,
-        ])
-        .unwrap();
-        let thinking = Thinking { text: "ab".into(), signature: Some("s".into()), details: None };
-        assert_eq!(a.content, [Block::Thinking(thinking), Block::Text("c".into())]);
-        assert_eq!(a.stop, StopReason::EndTurn);
-    }
-}
+mod tests;

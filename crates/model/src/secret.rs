@@ -21,12 +21,100 @@ impl Secret {
         &self.0
     }
 
-    /// `text` with every occurrence of the key replaced by `***`: servers echo keys in their error texts.
+    /// `text` with every occurrence of the key replaced by `***`, and with words that show a part of it: servers echo keys
+    /// in their error texts, whole, cut off, or with stars in the middle.
     #[must_use]
     pub fn redact(&self, text: &str) -> String {
+        let key = &*self.0;
         // A key of a few characters would tear words apart, and is no key.
-        if self.0.len() < 4 { text.to_owned() } else { text.replace(&*self.0, "***") }
+        if key.len() < 4 {
+            return text.to_owned();
+        }
+        let text = text.replace(key, HIDDEN);
+        key.split_whitespace()
+            .filter(|part| is_guarded(part))
+            .fold(text, |text, part| redact_parts(part, &text))
     }
+}
+
+const HIDDEN: &str = "***";
+/// Of a shorter key no part is looked for: there are too many words like it.
+const SHORTEST: usize = 12;
+/// The shortest beginning or end of a key that is hidden where it stands alone.
+const ALONE: usize = 6;
+/// The same where characters that mask the rest stand beside it.
+const MASKED: usize = 4;
+
+/// An address is no key, and each other address begins like it.
+fn is_guarded(part: &str) -> bool {
+    part.len() >= SHORTEST && part.is_ascii() && !part.contains("://")
+}
+
+fn redact_parts(key: &str, text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let between = |c: char| c.is_whitespace() || "\"'`,;:()[]{}<>|\\&?".contains(c);
+    for piece in text.split_inclusive(between) {
+        let word = piece.trim_end_matches(between);
+        match shown_from(key, word) {
+            Some(from) => {
+                out.push_str(word.get(..from).unwrap_or_default());
+                out.push_str(HIDDEN);
+                out.push_str(piece.get(word.len()..).unwrap_or_default());
+            }
+            None => out.push_str(piece),
+        }
+    }
+    out
+}
+
+/// Where in `word` a part of the key begins.
+fn shown_from(key: &str, word: &str) -> Option<usize> {
+    let masked = mask(word);
+    if let Some((from, to)) = masked {
+        let (head, tail) = (word.get(..from)?, word.get(to..)?.trim_end_matches(['.', '!']));
+        let head = head.rsplit('=').next().unwrap_or(head);
+        if key.starts_with(head) && key.ends_with(tail) && head.len() + tail.len() >= MASKED {
+            return Some(from - head.len());
+        }
+    }
+    let start = key.get(..MASKED)?;
+    let begins = word.match_indices(start).find_map(|(at, _)| {
+        let before = word.get(..at)?.chars().next_back();
+        let shown = common(key.bytes(), word.get(at..)?.bytes());
+        let shown = key.get(..shown).filter(|_| before.is_none_or(|c| !c.is_ascii_alphanumeric()))?;
+        is_telling(shown).then_some(at)
+    });
+    begins.or_else(|| {
+        let word = word.trim_end_matches(['.', '!']);
+        let shown = common(key.bytes().rev(), word.bytes().rev());
+        is_telling(key.get(key.len() - shown..)?).then(|| word.len() - shown)
+    })
+}
+
+/// Where the characters begin and end that stand for hidden ones.
+fn mask(word: &str) -> Option<(usize, usize)> {
+    let stands = |c: char| matches!(c, '*' | '•' | '●' | '…' | '.' | 'x' | 'X' | '#');
+    let (mut first, mut end, mut run) = (None, 0, (0, ' ', 0));
+    for (at, c) in word.char_indices() {
+        run = if c == run.1 { (run.0, c, run.2 + 1) } else { (at, c, 1) };
+        if stands(c) && (run.2 >= 2 || c == '…') {
+            first = first.or(Some(run.0));
+            end = at + c.len_utf8();
+        }
+    }
+    first.map(|from| (from, end))
+}
+
+fn common(a: impl Iterator<Item = u8>, b: impl Iterator<Item = u8>) -> usize {
+    a.zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// Long enough, and no plain word.
+fn is_telling(part: &str) -> bool {
+    let has = |kind: fn(&u8) -> bool| part.bytes().any(|b| kind(&b));
+    let mixed = has(u8::is_ascii_lowercase) && has(u8::is_ascii_uppercase);
+    let is_word = !has(u8::is_ascii_digit) && !has(|b| matches!(b, b'-' | b'_')) && !mixed;
+    part.len() >= if is_word { SHORTEST } else { ALONE }
 }
 
 impl fmt::Debug for Secret {
@@ -89,8 +177,51 @@ mod tests {
         let key = Secret::new("sk-canary");
         assert_eq!(format!("{key:?} {key}"), "*** ***");
         assert_eq!(key.redact("bad key sk-canary!"), "bad key ***!");
+        assert_eq!(Secret::new("abc").redact("abc"), "abc", "too short for a key");
         let env: Env = [("A_KEY".to_owned(), "sk-canary".to_owned())].into_iter().collect();
         assert_eq!(format!("{env:?}"), r#"{"A_KEY"}"#);
         assert_eq!(env.get("A_KEY"), Some("sk-canary"));
+    }
+
+    #[test]
+    fn h_log_01_parts_of_a_key_are_not_repeated() {
+        let key = Secret::new("sk-canary-1234567890");
+        for (said, want) in [
+            (
+                "Incorrect API key provided: sk-canar****1234567890. Find yours",
+                "Incorrect API key provided: *** Find yours",
+            ),
+            ("key sk-canar********7890, really", "key ***, really"),
+            ("key sk-canar… is wrong", "key *** is wrong"),
+            ("key sk-canary-12 is wrong", "key *** is wrong"),
+            ("key=sk-c...7890", "key=***"),
+            ("key \"xxxxxxxx7890\"", "key \"***\""),
+            ("ends in -1234567890.", "ends in ***."),
+            ("ends in **7890", "ends in ***"),
+            ("api_key:sk-canary-1,", "api_key:***,"),
+            ("Bearer sk-canary-1234567890", "Bearer ***"),
+        ] {
+            let got = key.redact(said);
+            assert_eq!(got.trim_end_matches('.'), want.trim_end_matches('.'), "{said}");
+        }
+        for fine in [
+            "keys begin with sk-... and are long",
+            "see https://example.com/v1?x=1 for 90 more... canary",
+            "a task-canary is not sk",
+            "max_tokens: 7890",
+            "**bold** and ... dots",
+        ] {
+            assert_eq!(key.redact(fine), fine);
+        }
+        for (key, fine) in [
+            ("https://example.com/app", "see https://example.org/app2"),
+            ("application/json", "an application; json is wanted"),
+            ("internal-tools", "internal error of the tools"),
+            ("hunter2", "hunter... and ***ter2"),
+        ] {
+            assert_eq!(Secret::new(key).redact(fine), fine, "{key}");
+        }
+        let bearer = Secret::new("Bearer abcdef0123456789");
+        assert_eq!(bearer.redact("Bearer abcdef01***"), "Bearer ***");
     }
 }

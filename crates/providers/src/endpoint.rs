@@ -8,14 +8,15 @@ use open_agent_http::{Client, ClientOptions, client, proxy_variable};
 use open_agent_model::{ModelStream, ProviderError, ProviderErrorKind as Kind, Secret};
 use reqwest::Response;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::address::Address;
-use crate::events::{Decode, EventStream};
+use crate::events::EventStream;
 use crate::failure::Site;
+use crate::frame::Decode;
 use crate::{Api, ProviderConfig};
 
-/// What is read of an error's body, and for how long.
+/// What is read of an error's body, and for how long at most.
 const LARGEST_REFUSAL: usize = 64 << 10;
 const REFUSAL_TIME: Duration = Duration::from_secs(10);
 
@@ -86,7 +87,7 @@ impl Endpoint {
             return Ok(response);
         }
         let (status, headers) = (response.status(), response.headers().clone());
-        let body = timeout(REFUSAL_TIME, read(response, LARGEST_REFUSAL)).await.unwrap_or_default();
+        let body = read(response, LARGEST_REFUSAL, limit.min(REFUSAL_TIME)).await;
         Err(site.refused(status, &headers, &body))
     }
 
@@ -103,11 +104,12 @@ impl Endpoint {
     }
 }
 
-/// As much of the body as came, up to `limit` bytes.
-pub(crate) async fn read(response: Response, limit: usize) -> Vec<u8> {
+/// As much of the body as comes in `time`, up to `limit` bytes.
+pub(crate) async fn read(response: Response, limit: usize, time: Duration) -> Vec<u8> {
     let mut body = Vec::new();
     let mut chunks = response.bytes_stream();
-    while let Some(Ok(chunk)) = chunks.next().await {
+    let end = Instant::now() + time;
+    while let Ok(Some(Ok(chunk))) = timeout_at(end, chunks.next()).await {
         body.extend_from_slice(&chunk);
         if body.len() >= limit {
             body.truncate(limit);

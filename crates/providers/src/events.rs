@@ -1,7 +1,6 @@
-//! From bytes to events. Owns the stream that callers read: framing, the idle limit, the plain answer where a stream was
-//! asked for. Knows no vendor: a decoder reads the frames.
+//! From bytes to events. Owns the stream that callers read: framing, the idle limit, how an answer ends, the plain answer
+//! where a stream was asked for. Knows no vendor: a decoder reads the frames.
 
-use std::collections::VecDeque;
 use std::error::Error;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,32 +14,26 @@ use open_agent_model::{ModelEvent, ProviderError};
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::failure::Site;
+use crate::frame::{Decode, Queue, Reader, is_json, lines};
+use crate::halves::Halves;
 
 /// An event holds at most a block, and blocks of many megabytes are met: generated pictures.
 const LARGEST_EVENT: usize = 32 << 20;
 const LARGEST_ANSWER: usize = 64 << 20;
-/// After the vendor's end mark the connection's own end is waited for this long, so that the connection can be used again.
+/// After the vendor's end mark the connection's own end is waited for this long, so that the connection can be used again,
+/// and so that nothing is lost of servers that send the mark too early.
 const LINGER: Duration = Duration::from_millis(250);
-
-pub(crate) type Queue = VecDeque<ModelEvent>;
-
-/// Reads one vendor's frames.
-pub(crate) trait Decode: Send + Unpin {
-    /// One event of a stream.
-    fn frame(&mut self, name: &str, data: &[u8], out: &mut Queue) -> Result<(), ProviderError>;
-    /// A whole answer in one piece.
-    fn whole(&mut self, body: &[u8], out: &mut Queue) -> Result<(), ProviderError>;
-    /// The stream is over. Gives out what was held back; false if the answer was not finished.
-    fn close(&mut self, out: &mut Queue) -> bool;
-}
 
 /// The events of one answer.
 pub(crate) struct EventStream<S, D> {
     body: S,
     decoder: D,
     sse: SseDecoder,
+    halves: Halves,
     mode: Mode,
     queue: Queue,
+    /// An event came that says something: content, or why there is none.
+    answered: bool,
     /// Bytes of frames so far.
     taken: usize,
     failed: Option<ProviderError>,
@@ -69,8 +62,10 @@ where
             body,
             decoder,
             sse: SseDecoder::new(LARGEST_EVENT),
+            halves: Halves::default(),
             mode: Mode::Unknown,
             queue: Queue::new(),
+            answered: false,
             taken: 0,
             failed: None,
             idle: Idle::new(limit),
@@ -83,12 +78,12 @@ where
             match chunk.iter().find(|b| !b.is_ascii_whitespace()) {
                 None => return Ok(()),
                 // No line of an event stream begins like that.
-                Some(b'{' | b'<') => self.mode = Mode::Whole(Vec::new()),
+                Some(b'{' | b'[' | b'<') => self.mode = Mode::Whole(Vec::new()),
                 Some(_) => self.mode = Mode::Frames,
             }
         }
         match &mut self.mode {
-            Mode::Frames => {
+            Mode::Frames | Mode::Ended => {
                 self.taken += chunk.len();
                 if self.taken > LARGEST_ANSWER {
                     return Err(self.site.senseless("an answer without end", b""));
@@ -103,7 +98,7 @@ where
                 body.extend_from_slice(chunk);
                 Ok(())
             }
-            Mode::Unknown | Mode::Ended | Mode::Over => Ok(()),
+            Mode::Unknown | Mode::Over => Ok(()),
         }
     }
 
@@ -114,45 +109,115 @@ where
                 Ok(None) => return Ok(()),
                 Err(error) => return Err(self.site.senseless(&error.to_string(), b"")),
             };
-            self.decoder.frame(event.name, event.data, &mut self.queue)?;
-            if matches!(self.queue.back(), Some(ModelEvent::End)) {
+            let before = self.queue.len();
+            let mut reader = Reader {
+                site: &self.site,
+                halves: &mut self.halves,
+                decoder: &mut self.decoder,
+                out: &mut self.queue,
+            };
+            reader.frame(event.name, event.data)?;
+            if let Some(ModelEvent::End) = self.queue.back() {
+                // Given out with the connection's end: what still comes belongs before it.
+                self.queue.pop_back();
                 self.mode = Mode::Ended;
                 self.idle.shorten(LINGER);
-                return Ok(());
+            } else if matches!(self.mode, Mode::Ended) && self.queue.iter().skip(before).any(says_something) {
+                self.idle.touch();
             }
         }
     }
 
     fn close(&mut self) -> Result<(), ProviderError> {
-        match std::mem::replace(&mut self.mode, Mode::Over) {
-            Mode::Ended | Mode::Over => Ok(()),
-            Mode::Whole(body) => self.decoder.whole(&body, &mut self.queue),
-            Mode::Unknown => Err(self.site.unfinished()),
-            Mode::Frames => {
+        let mut reader = Reader {
+            site: &self.site,
+            halves: &mut self.halves,
+            decoder: &mut self.decoder,
+            out: &mut self.queue,
+        };
+        let mut last = Ok(());
+        let ended = match std::mem::replace(&mut self.mode, Mode::Over) {
+            Mode::Over => return Ok(()),
+            Mode::Unknown => return Err(self.site.unfinished()),
+            Mode::Whole(body) => match lines(&body) {
+                None => {
+                    reader.whole(&body)?;
+                    return if self.has_answer() {
+                        Ok(())
+                    } else {
+                        Err(self.site.senseless("an answer without a message", &body))
+                    };
+                }
+                Some(lines) => {
+                    for line in lines {
+                        reader.frame("", line)?;
+                    }
+                    take_end(reader.out)
+                }
+            },
+            mode => {
                 // Half a frame at the very end is part of the cut, not a fault of its own.
                 if let Ok(Some(event)) = self.sse.finish()
                     && (event.data == b"[DONE]" || is_json(event.data))
                 {
-                    self.decoder.frame(event.name, event.data, &mut self.queue)?;
+                    last = reader.frame(event.name, event.data);
                 }
-                if self.decoder.close(&mut self.queue) { Ok(()) } else { Err(self.site.unfinished()) }
+                take_end(reader.out) || matches!(mode, Mode::Ended)
             }
+        };
+        let whole = self.decoder.close(&mut self.queue) && self.has_answer();
+        if whole && ended {
+            // Whatever came after the answer's last word is no matter of the answer.
+            self.queue.push_back(ModelEvent::End);
+            return Ok(());
+        }
+        last?;
+        match (whole, ended) {
+            (true, _) => Ok(()),
+            (false, true) => Err(self.site.empty()),
+            (false, false) => Err(self.site.unfinished()),
         }
     }
 
-    /// Ends an answer whose stop reason has come, though not the vendor's end mark.
-    fn close_if_whole(&mut self) -> Option<Result<(), ProviderError>> {
-        if matches!(self.mode, Mode::Frames) && self.decoder.close(&mut self.queue) {
-            self.mode = Mode::Over;
-            return Some(Ok(()));
+    /// After a failure of the connection: the answer, if its last word had come, else the error.
+    fn close_or(&mut self, error: ProviderError) -> Result<(), ProviderError> {
+        match self.mode {
+            Mode::Frames if self.decoder.close(&mut self.queue) && self.has_answer() => {
+                self.mode = Mode::Over;
+                Ok(())
+            }
+            Mode::Ended => self.close(),
+            _ => Err(error),
         }
-        None
+    }
+
+    fn has_answer(&self) -> bool {
+        self.answered || self.queue.iter().any(says_something)
     }
 
     fn fail(&mut self, error: ProviderError) {
         self.mode = Mode::Over;
         self.failed = Some(error);
     }
+}
+
+fn says_something(event: &ModelEvent) -> bool {
+    !matches!(
+        event,
+        ModelEvent::Start { .. }
+            | ModelEvent::Usage(_)
+            | ModelEvent::Ping
+            | ModelEvent::BlockStop { .. }
+            | ModelEvent::End
+    )
+}
+
+fn take_end(out: &mut Queue) -> bool {
+    let ended = matches!(out.back(), Some(ModelEvent::End));
+    if ended {
+        out.pop_back();
+    }
+    ended
 }
 
 impl<S, E, D> Stream for EventStream<S, D>
@@ -167,6 +232,7 @@ where
         let this = self.get_mut();
         loop {
             if let Some(event) = this.queue.pop_front() {
+                this.answered = this.answered || says_something(&event);
                 return Poll::Ready(Some(Ok(event)));
             }
             if let Some(error) = this.failed.take() {
@@ -177,24 +243,24 @@ where
             }
             let ended = matches!(this.mode, Mode::Ended);
             let taken = match Pin::new(&mut this.body).poll_next(cx) {
-                Poll::Ready(Some(Ok(_))) if ended => Ok(()),
                 Poll::Ready(Some(Ok(chunk))) => {
-                    this.idle.touch();
-                    this.take(&chunk)
+                    if !ended {
+                        this.idle.touch();
+                    }
+                    match this.take(&chunk) {
+                        Err(error) if matches!(this.mode, Mode::Ended) => this.close().map_err(|_| error),
+                        taken => taken,
+                    }
                 }
-                Poll::Ready(Some(Err(_))) if ended => this.close(),
-                // Whatever happens to the connection after the answer's last word is no matter of the answer.
                 Poll::Ready(Some(Err(error))) => {
-                    this.close_if_whole().unwrap_or_else(|| Err(this.site.cut(error)))
+                    let cut = this.site.cut(error);
+                    this.close_or(cut)
                 }
                 Poll::Ready(None) => this.close(),
                 Poll::Pending => {
                     ready!(this.idle.poll(cx));
-                    if ended {
-                        this.close()
-                    } else {
-                        this.close_if_whole().unwrap_or_else(|| Err(this.site.silent(this.idle.limit)))
-                    }
+                    let silent = this.site.silent(this.idle.limit);
+                    this.close_or(silent)
                 }
             };
             if let Err(error) = taken {
@@ -202,10 +268,6 @@ where
             }
         }
     }
-}
-
-pub(crate) fn is_json(data: &[u8]) -> bool {
-    serde_json::from_slice::<serde::de::IgnoredAny>(data).is_ok()
 }
 
 /// Measures silence. The timer is set anew only when it fires, not with each chunk.
@@ -316,5 +378,26 @@ mod tests {
         let (events, error, took) = play(vec![(Duration::ZERO, TEXT), (Duration::ZERO, DONE)]).await;
         assert!(error.is_none() && matches!(events.last(), Some(ModelEvent::End)));
         assert!(took <= LINGER * 2, "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_follows_an_early_end_mark_is_waited_for_but_pings_are_not() {
+        const MARK: &str = "data: [DONE]\n\n";
+        let (now, soon) = (Duration::ZERO, LINGER - Duration::from_millis(1));
+        let (events, error, took) = play(vec![(now, MARK), (soon, TEXT), (soon, TEXT), (soon, DONE)]).await;
+        assert!(error.is_none(), "{error:?}");
+        assert_eq!(events.iter().filter(|e| matches!(e, ModelEvent::Text { .. })).count(), 2);
+        assert!(matches!(events.last(), Some(ModelEvent::End)), "{events:?}");
+        assert!(took <= LINGER * 5, "{took:?}");
+        let mut pings = vec![(now, TEXT), (now, MARK)];
+        pings.extend(vec![(soon, ": ping\n\n"); 10]);
+        let (events, error, took) = play(pings).await;
+        assert!(error.is_none() && matches!(events.last(), Some(ModelEvent::End)), "{error:?}");
+        assert!(took <= LINGER * 2, "{took:?}");
+        let (events, error, took) = play(vec![(now, MARK)]).await;
+        assert!(events.is_empty() && took <= LINGER * 2, "{events:?} {took:?}");
+        let error = error.unwrap();
+        assert_eq!(error.kind, ProviderErrorKind::Connection);
+        assert!(error.message.contains("the answer was empty"), "{error}");
     }
 }

@@ -12,9 +12,10 @@ use reqwest::header::{HeaderMap, LOCATION};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::Profile;
-use crate::wait;
+use crate::flavour::Flavour;
+use crate::kind::{kind_of_status, kind_of_words};
 use crate::wire::Text;
+use crate::{Profile, wait};
 
 /// The most characters of a server's own words that an error repeats.
 const EXCERPT: usize = 500;
@@ -58,10 +59,10 @@ struct ErrorJson<'a> {
 
 /// The same, made flat.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Told {
+pub(crate) struct Told {
     message: String,
-    kind: String,
-    code: String,
+    pub(crate) kind: String,
+    pub(crate) code: String,
     request_id: Option<String>,
 }
 
@@ -190,6 +191,30 @@ impl Site {
         ProviderError::new(Kind::Connection, text)
     }
 
+    /// The server said that its answer is over, and there was none.
+    pub(crate) fn empty(&self) -> ProviderError {
+        let text = format!("{} ended its answer before it began: the answer was empty", self.name);
+        ProviderError::new(Kind::Connection, text)
+    }
+
+    /// An error that names the API if `json` is an answer of another one. Asking again would bring the same.
+    pub(crate) fn not_foreign(&self, json: &[u8]) -> Result<(), ProviderError> {
+        match Flavour::of(json).filter(|f| f.api() != Some(self.profile.api)) {
+            None => Ok(()),
+            Some(flavour) => {
+                let text = format!(
+                    "{} at {} answers as the {}, not as the {}: set {}",
+                    self.name,
+                    self.address,
+                    flavour.as_str(),
+                    self.profile.api.as_str(),
+                    flavour.advice()
+                );
+                Err(ProviderError::new(Kind::Configuration, text))
+            }
+        }
+    }
+
     /// Nothing came for too long.
     pub(crate) fn silent(&self, limit: Duration) -> ProviderError {
         let text = format!("{} at {} sent nothing for {limit:?}", self.name, self.address);
@@ -206,6 +231,9 @@ impl Site {
             );
             // The wrong server, or one that wants a login first: asking again brings the same page.
             return ProviderError::new(Kind::Configuration, said);
+        }
+        if let Err(foreign) = self.not_foreign(data) {
+            return foreign;
         }
         ProviderError::new(Kind::Protocol, format!("{} sent {what}: {}", self.name, self.excerpt(&text)))
     }
@@ -250,7 +278,9 @@ fn chain(error: &dyn Error) -> String {
 
 impl Told {
     fn read(body: &str) -> Self {
-        Self::read_json(body, 3).unwrap_or_default()
+        // Some servers put an error into a list.
+        let first = serde_json::from_str::<Vec<&RawValue>>(body).ok().and_then(|list| list.first().copied());
+        Self::read_json(first.map_or(body, RawValue::get), 3).unwrap_or_default()
     }
 
     fn read_json(json: &str, depth: u8) -> Option<Self> {
@@ -283,72 +313,6 @@ impl Told {
         }
         Some(told)
     }
-}
-
-fn kind_of_status(status: StatusCode, told: &Told, words: &str) -> Kind {
-    if status != StatusCode::TOO_MANY_REQUESTS && is_overflow(told, words) {
-        return Kind::ContextOverflow;
-    }
-    match status.as_u16() {
-        300..=399 => Kind::Configuration,
-        401..=403 => Kind::Authentication,
-        404 | 405 | 410 => Kind::NotFound,
-        408 => Kind::Timeout,
-        413 => Kind::ContextOverflow,
-        // An account without credit stays one, however long we wait.
-        429 if told.code == "insufficient_quota" || told.kind == "insufficient_quota" => Kind::Authentication,
-        429 => Kind::RateLimited,
-        503 | 529 => Kind::Overloaded,
-        500..=599 => Kind::Server,
-        _ => Kind::InvalidRequest,
-    }
-}
-
-fn kind_of_words(told: &Told, words: &str) -> Option<Kind> {
-    if is_overflow(told, words) {
-        return Some(Kind::ContextOverflow);
-    }
-    [told.kind.as_str(), told.code.as_str()].into_iter().find_map(|word| {
-        Some(match word {
-            "overloaded_error" | "overloaded" | "UNAVAILABLE" => Kind::Overloaded,
-            "rate_limit_error" | "rate_limit_exceeded" | "RESOURCE_EXHAUSTED" => Kind::RateLimited,
-            "authentication_error" | "permission_error" | "billing_error" | "insufficient_quota" => {
-                Kind::Authentication
-            }
-            "not_found_error" => Kind::NotFound,
-            "invalid_request_error" => Kind::InvalidRequest,
-            "request_too_large" => Kind::ContextOverflow,
-            "timeout_error" => Kind::Timeout,
-            _ => return None,
-        })
-    })
-}
-
-/// How vendors say that the conversation is too long.
-const OVERFLOW: &[&str] = &[
-    "prompt is too long",
-    "context_length_exceeded",
-    "maximum context length",
-    "exceeds the available context",
-    "exceed context limit",
-    "exceeds the context window",
-    "context window exceeds",
-    "context size has been exceeded",
-    "context length exceeded",
-    "prompt exceeds max length",
-    "input is too long",
-    "input token count exceeds",
-    "longer than the model's context length",
-    "exceeds the maximum number of tokens allowed",
-];
-
-fn is_overflow(told: &Told, words: &str) -> bool {
-    let names = [told.kind.as_str(), told.code.as_str()];
-    if names.iter().any(|n| matches!(*n, "exceed_context_size_error" | "context_length_exceeded")) {
-        return true;
-    }
-    let lower = words.to_ascii_lowercase();
-    OVERFLOW.iter().any(|phrase| lower.contains(phrase))
 }
 
 fn cause(said: &str) -> &'static str {
@@ -400,6 +364,7 @@ mod tests {
             (r#"{"error":"m"}"#, "m"),
             (r#"{"code":500,"message":"m","type":"server_error"}"#, "m"),
             (r#"{"detail":"m"}"#, "m"),
+            (r#"[{"error":{"code":400,"message":"m","status":"INVALID_ARGUMENT"}}]"#, "m"),
             (r#"{"detail":[{"msg":"x"}]}"#, r#"[{"msg":"x"}]"#),
         ] {
             assert_eq!(Told::read(body).message, want, "{body}");
@@ -420,6 +385,14 @@ mod tests {
             (413, "", Kind::ContextOverflow),
             (429, "", Kind::RateLimited),
             (429, r#"{"error":{"code":"insufficient_quota","message":"x"}}"#, Kind::Authentication),
+            (408, "", Kind::Timeout),
+            (425, "", Kind::Overloaded),
+            (504, "", Kind::Timeout),
+            (520, "", Kind::Connection),
+            (521, "", Kind::Connection),
+            (522, "", Kind::Timeout),
+            (523, "", Kind::Connection),
+            (524, "", Kind::Timeout),
             (500, "", Kind::Server),
             (502, "<html>bad gateway</html>", Kind::Server),
             (503, "", Kind::Overloaded),
@@ -436,6 +409,14 @@ mod tests {
         let error = refused(401, r#"{"error":{"message":"bad key sk-canary"}}"#);
         assert!(error.message.contains("bad key ***"), "{error}");
         assert!(!format!("{error:?}").contains("canary"));
+        let mut site = site();
+        site.secrets = Arc::new([Secret::new("sk-canary-1234567890")]);
+        let body = r#"{"error":{"message":"Incorrect API key provided: sk-canar****7890. Find yours"}}"#;
+        let error = site.refused(StatusCode::UNAUTHORIZED, &HeaderMap::new(), body.as_bytes());
+        assert!(
+            error.message.contains("provided: *** Find yours") && !error.message.contains("canar"),
+            "{error}"
+        );
         let long = refused(500, &format!("{{\"error\":\"{}\"}}", "sk-canary ".repeat(200)));
         assert!(!long.message.contains("canary") && long.message.chars().count() < 600);
     }

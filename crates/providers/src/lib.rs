@@ -8,7 +8,10 @@ mod config;
 mod endpoint;
 mod events;
 mod failure;
+mod flavour;
+mod frame;
 mod halves;
+mod kind;
 mod name;
 #[cfg(test)]
 mod oddities;
@@ -16,6 +19,8 @@ mod openai;
 mod profile;
 #[cfg(test)]
 mod replay;
+#[cfg(test)]
+mod tolerance;
 mod wait;
 mod wire;
 

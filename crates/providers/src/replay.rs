@@ -14,8 +14,9 @@ use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderName};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::events::{Decode, EventStream};
+use crate::events::EventStream;
 use crate::failure::Site;
+use crate::frame::Decode;
 use crate::{Profile, anthropic, openai};
 
 /// In how many parts the cuts of a recording are tried at once.
@@ -138,6 +139,11 @@ fn show(result: &Played) -> String {
 pub(crate) fn play_body(api: &str, body: &str) -> String {
     let r = by_hand(api, body);
     play(&runtime(), &r, &[&r.body])
+}
+
+/// The same in pieces, which need be no text.
+pub(crate) fn play_chunks(api: &str, chunks: &[&[u8]]) -> String {
+    play(&runtime(), &by_hand(api, ""), chunks)
 }
 
 fn by_hand(api: &str, body: &str) -> Recording {

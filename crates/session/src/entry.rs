@@ -251,6 +251,8 @@ pub enum NoticeKind {
     UsageMissing,
     /// The provider refused pictures or documents; notes stand in their place from now on.
     MediaWithheld,
+    /// The model ended its answer as it should, but wrote no text and made no call.
+    NoText,
 }
 
 /// See [`SessionEntry::Withheld`].

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use open_agent_model::{
     Assembled, Assembler, Block, Cost, Message, MessageId, ModelEvent, ModelRequest, ModelStream, Provider,
-    ProviderError, ProviderErrorKind, Role, RunStatus, Timestamp, ToolChoice, ToolUseId, Usage,
+    ProviderError, ProviderErrorKind, Role, RunStatus, StopReason, Timestamp, ToolChoice, ToolUseId, Usage,
 };
 use open_agent_session::{
     Durability, Failure, ModelDone, ModelFailed, Notice, NoticeKind, Retry, RunEnded, SessionEntry,
@@ -132,6 +132,11 @@ impl Driver {
         let mut entries = self.new_notices(NoticeKind::InputTruncated, cut.into_iter().collect());
         if usage == Usage::default() && cost.is_some_and(|c| c > Cost(0)) {
             entries.extend(self.new_notices(NoticeKind::UsageMissing, vec![USAGE_MISSING.to_owned()]));
+        }
+        if says_nothing(&message, &answer.stop) {
+            // Legal, and yet nobody would know whether the run worked: each such answer is told.
+            let text = "the model answered without any text".to_owned();
+            entries.push(SessionEntry::Noticed(Notice { kind: NoticeKind::NoText, text }));
         }
         let done = ModelDone {
             message: Arc::new(message),
@@ -348,6 +353,13 @@ fn at_most(mut content: Vec<Block>, calls: usize) -> Vec<Block> {
         seen <= calls || !matches!(b, Block::ToolUse(_))
     });
     content
+}
+
+/// Other reasons to stop have words of their own.
+fn says_nothing(message: &Message, stop: &StopReason) -> bool {
+    matches!(stop, StopReason::EndTurn | StopReason::StopSequence | StopReason::Other(_))
+        && message.tool_uses().next().is_none()
+        && message.text().trim().is_empty()
 }
 
 fn block_kind(event: &ModelEvent) -> BlockKind {

@@ -116,6 +116,27 @@ async fn h_out_02_a_stop_for_a_tool_without_a_call_is_no_success() {
 }
 
 #[tokio::test]
+async fn each_answer_without_text_is_noticed() {
+    let spoken = Reply::text("ok");
+    let called = Reply::call("read", "{}").and_thinking("hm");
+    for (replies, want) in [
+        (vec![Reply::default().and_thinking("hm").stop(StopReason::EndTurn)], 1),
+        (vec![Reply::default().stop(StopReason::Other("eos".into()))], 1),
+        (vec![called, Reply::default().stop(StopReason::EndTurn)], 1),
+        (vec![Reply::default().stop(StopReason::Refusal)], 0),
+        (vec![Reply::default().stop(StopReason::ToolUse)], 0),
+        (vec![spoken], 0),
+    ] {
+        let shown = format!("{replies:?}");
+        let world = World::new(Scripted::new(replies));
+        let (driver, _) = world.run(RunLimits::default()).await;
+        let notices = &driver.machine().run().unwrap().notices;
+        let silent = notices.iter().filter(|n| n.text == "the model answered without any text");
+        assert_eq!(silent.count(), want, "{shown}: {notices:?}");
+    }
+}
+
+#[tokio::test]
 async fn an_answer_at_the_output_limit_is_continued_three_times() {
     let cut = || Reply::text("part ").stop(StopReason::MaxTokens);
     let world = World::new(Scripted::new([cut(), cut(), cut(), Reply::text("end")]));

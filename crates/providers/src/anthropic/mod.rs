@@ -41,7 +41,7 @@ impl AnthropicProvider {
         let site = self.endpoint.site(&address, &request.model);
         let body = self.encoder.count(request).map_err(unwritable)?;
         let response = self.endpoint.post(&address, body, &site).await?;
-        let body = read(response, 1 << 20).await;
+        let body = read(response, 1 << 20, self.endpoint.config().idle_timeout).await;
         let counted: Counted = serde_json::from_slice(&body).unwrap_or_default();
         counted.input_tokens.0.ok_or_else(|| site.senseless("no token count", &body))
     }

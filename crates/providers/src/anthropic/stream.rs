@@ -1,34 +1,38 @@
 //! Frames of the Messages API into events. Owns what a frame means; the assembler makes a message of the events.
 //! Unknown blocks are kept whole, unknown events and deltas are skipped.
 
-use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 
-use open_agent_model::{ModelEvent, ProviderError, RawJson, StopReason, ToolFragment, UsageUpdate};
+use open_agent_model::{ModelEvent, RawJson, StopReason, ToolFragment, UsageUpdate};
 use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::events::{Decode, Queue, is_json};
 use crate::failure::Site;
-use crate::halves::Halves;
-use crate::wire::{Many, Num, Text};
+use crate::frame::{Decode, Queue, Read, is_json};
+use crate::wire::{Fields, Many, Maybe, Num, Text, object, plain, says_something};
 
 pub(crate) struct Decoder {
     site: Arc<Site>,
-    halves: Halves,
-    open: Option<Open>,
+    /// Blocks of which something is held back until they end.
+    open: Vec<Open>,
+    /// Events from the start of the first unknown block that is open: blocks keep their order.
+    held: Queue,
+    /// A word of this API has come.
+    begun: bool,
     stopped: bool,
     ended: bool,
 }
 
-/// A block of which something is held back until it ends.
-enum Open {
+struct Open {
+    slot: u32,
+    input: Input,
+}
+
+enum Input {
     /// Arguments that came with the block's start count only if no piece of them follows.
-    Tool { slot: u32, input: Option<String> },
-    /// A block that we do not know: pieces of its input are put into it.
-    Opaque { slot: u32, raw: String, input: String },
+    Tool(Option<String>),
+    /// A block that we do not know, at this place of what is held: pieces of its input are put into it.
+    Opaque { at: usize, pieces: String },
 }
 
 #[derive(Default, Deserialize)]
@@ -38,14 +42,14 @@ struct Frame<'a> {
     kind: Text<'a>,
     index: Num,
     #[serde(borrow)]
-    delta: Option<Delta<'a>>,
+    delta: Maybe<Delta<'a>>,
     #[serde(borrow)]
     content_block: Option<&'a RawValue>,
     #[serde(borrow)]
     message: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
-    usage: Option<Usage>,
+    usage: Maybe<Usage>,
 }
 
 #[derive(Default, Deserialize)]
@@ -74,7 +78,7 @@ struct Usage {
     output_tokens: Num,
     cache_read_input_tokens: Num,
     cache_creation_input_tokens: Num,
-    cache_creation: Option<CacheCreation>,
+    cache_creation: Maybe<CacheCreation>,
 }
 
 #[derive(Default, Deserialize)]
@@ -123,22 +127,32 @@ struct Whole<'a> {
     stop_sequence: Text<'a>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
-    usage: Option<Usage>,
+    usage: Maybe<Usage>,
 }
 
 impl Decoder {
     pub(crate) fn new(site: Arc<Site>) -> Self {
-        Self { site, halves: Halves::default(), open: None, stopped: false, ended: false }
+        let (open, held) = (Vec::new(), Queue::new());
+        Self { site, open, held, begun: false, stopped: false, ended: false }
     }
 
-    fn start(&mut self, raw: &RawValue, out: &mut Queue) {
-        let Ok(message) = serde_json::from_str::<Whole<'_>>(raw.get()) else { return };
-        out.push_back(ModelEvent::Start { id: message.id.some(), model: message.model.some() });
-        out.extend(message.usage.map(|u| ModelEvent::Usage(u.update())));
+    fn start(&mut self, json: &str, out: &mut Queue) {
+        match serde_json::from_str::<Whole<'_>>(json) {
+            Ok(message) => {
+                out.push_back(ModelEvent::Start { id: message.id.some(), model: message.model.some() });
+                out.extend(message.usage.0.map(|u| ModelEvent::Usage(u.update())));
+            }
+            Err(_) => again(json, |plain| self.start(plain, out)),
+        }
     }
 
-    fn block_start(&mut self, slot: u32, raw: &RawValue, out: &mut Queue) {
-        let Ok(block) = serde_json::from_str::<BlockStart<'_>>(raw.get()) else { return };
+    fn block_start(&mut self, slot: u32, json: &str, out: &mut Queue) {
+        self.release(slot, out);
+        let block = match serde_json::from_str::<BlockStart<'_>>(json) {
+            Ok(block) => block,
+            Err(_) => return again(json, |plain| self.block_start(slot, plain, out)),
+        };
+        let out = if self.held.is_empty() { out } else { &mut self.held };
         match block.kind.as_str() {
             "text" => out.extend(block.text.some().map(|text| ModelEvent::Text { slot, text })),
             "thinking" => {
@@ -153,33 +167,32 @@ impl Decoder {
                 let (id, name) = (block.id.some(), block.name.some());
                 out.push_back(ModelEvent::Tool(ToolFragment { slot, id, name, input: None }));
                 let input = block.input.map(RawValue::get).filter(|i| !matches!(*i, "{}" | "null"));
-                self.open = Some(Open::Tool { slot, input: input.map(str::to_owned) });
+                self.open.push(Open { slot, input: Input::Tool(input.map(str::to_owned)) });
             }
             "" => {}
             kind => {
                 tracing::debug!(kind, "a content block of an unknown type is kept as it is");
-                self.open = Some(Open::Opaque { slot, raw: raw.get().to_owned(), input: String::new() });
+                let Ok(raw) = RawJson::parse(json) else { return };
+                self.open
+                    .push(Open { slot, input: Input::Opaque { at: self.held.len(), pieces: String::new() } });
+                self.held.push_back(ModelEvent::Opaque { slot, raw });
             }
         }
     }
 
     fn delta(&mut self, slot: u32, delta: Delta<'_>, out: &mut Queue) {
+        let out = if self.held.is_empty() { out } else { &mut self.held };
         match delta.kind.as_str() {
             "text_delta" => out.extend(delta.text.some().map(|text| ModelEvent::Text { slot, text })),
             "input_json_delta" => {
-                if let Some(Open::Opaque { input, .. }) = &mut self.open {
-                    input.push_str(delta.partial_json.as_str());
-                    return;
-                }
                 let Some(more) = delta.partial_json.some() else { return };
-                if let Some(Open::Tool { input, .. }) = &mut self.open {
-                    *input = None;
+                match self.open.iter_mut().find(|o| o.slot == slot).map(|o| &mut o.input) {
+                    Some(Input::Opaque { pieces, .. }) => return pieces.push_str(&more),
+                    Some(Input::Tool(input)) => *input = None,
+                    None => {}
                 }
-                out.push_back(ModelEvent::Tool(ToolFragment {
-                    slot,
-                    input: Some(more),
-                    ..ToolFragment::default()
-                }));
+                let input = Some(more);
+                out.push_back(ModelEvent::Tool(ToolFragment { slot, input, ..ToolFragment::default() }));
             }
             "thinking_delta" => {
                 out.extend(delta.thinking.some().map(|text| ModelEvent::Thinking { slot, text }));
@@ -193,20 +206,36 @@ impl Decoder {
     }
 
     fn block_stop(&mut self, slot: u32, out: &mut Queue) {
-        self.release(out);
+        self.release(slot, out);
+        let out = if self.held.is_empty() { out } else { &mut self.held };
         out.push_back(ModelEvent::BlockStop { slot });
     }
 
-    fn release(&mut self, out: &mut Queue) {
-        match self.open.take() {
-            Some(Open::Tool { slot, input: input @ Some(_) }) => {
+    /// Gives out what is held back of the block in `slot`.
+    fn release(&mut self, slot: u32, out: &mut Queue) {
+        let Some(place) = self.open.iter().position(|o| o.slot == slot) else { return };
+        match self.open.swap_remove(place).input {
+            Input::Tool(None) => {}
+            Input::Tool(input) => {
+                let out = if self.held.is_empty() { &mut *out } else { &mut self.held };
                 out.push_back(ModelEvent::Tool(ToolFragment { slot, input, ..ToolFragment::default() }));
             }
-            Some(Open::Opaque { slot, raw, input }) => {
-                let raw = if input.is_empty() { raw } else { with_input(&raw, &input).unwrap_or(raw) };
-                out.extend(RawJson::parse(raw).ok().map(|raw| ModelEvent::Opaque { slot, raw }));
+            Input::Opaque { at, pieces } => {
+                if let Some(ModelEvent::Opaque { raw, .. }) = self.held.get_mut(at)
+                    && let Some(whole) = with_input(raw.get(), &pieces)
+                {
+                    *raw = whole;
+                }
             }
-            _ => {}
+        }
+        if !self.open.iter().any(|o| matches!(o.input, Input::Opaque { .. })) {
+            out.append(&mut self.held);
+        }
+    }
+
+    fn release_all(&mut self, out: &mut Queue) {
+        while let Some(slot) = self.open.first().map(|o| o.slot) {
+            self.release(slot, out);
         }
     }
 
@@ -229,96 +258,86 @@ impl Decoder {
 }
 
 impl Decode for Decoder {
-    fn frame(&mut self, name: &str, data: &[u8], out: &mut Queue) -> Result<(), ProviderError> {
-        if let Some(mended) = self.halves.mend(data) {
-            return self.frame(name, &mended, out);
-        }
-        if !data.trim_ascii_start().starts_with(b"{") {
-            tracing::debug!(name, "an event without a JSON object is skipped");
-            return Ok(());
-        }
-        let frame: Frame<'_> = match serde_json::from_slice(data) {
-            Ok(frame) => frame,
-            Err(_) if std::str::from_utf8(data).is_err() => {
-                // A few damaged bytes in a text are no reason to lose it.
-                let text = String::from_utf8_lossy(data).into_owned();
-                return self.frame(name, text.as_bytes(), out);
-            }
-            Err(_) if is_json(data) => {
-                tracing::debug!(name, "an event of an unknown shape is skipped");
-                return Ok(());
-            }
-            Err(_) => return Err(self.site.senseless("broken JSON", data)),
-        };
-        if name == "error" || frame.error.is_some() || frame.kind.as_str() == "error" {
-            return Err(self.site.in_stream(data));
-        }
+    fn frame(&mut self, name: &str, json: &[u8], out: &mut Queue) -> Read {
+        let frame: Frame<'_> = serde_json::from_slice(json)?;
         let kind = if frame.kind.is_empty() { name } else { frame.kind.as_str() };
+        if name == "error" || kind == "error" || frame.error.is_some_and(says_something) {
+            return Ok(Err(self.site.in_stream(json)));
+        }
         let slot = frame.index.0.and_then(|i| u32::try_from(i).ok()).unwrap_or_default();
+        let begun = std::mem::replace(&mut self.begun, true);
         match kind {
             "content_block_delta" => {
-                if let Some(delta) = frame.delta {
+                if let Some(delta) = frame.delta.0 {
                     self.delta(slot, delta, out);
                 }
             }
             "content_block_start" => {
-                self.release(out);
                 if let Some(raw) = frame.content_block {
-                    self.block_start(slot, raw, out);
+                    self.block_start(slot, raw.get(), out);
                 }
             }
             "content_block_stop" => self.block_stop(slot, out),
             "message_start" => {
                 if let Some(raw) = frame.message {
-                    self.start(raw, out);
+                    self.start(raw.get(), out);
                 }
             }
             "message_delta" => {
-                out.extend(frame.usage.map(|u| ModelEvent::Usage(u.update())));
-                if let Some(delta) = frame.delta {
+                out.extend(frame.usage.0.map(|u| ModelEvent::Usage(u.update())));
+                if let Some(delta) = frame.delta.0 {
+                    if !delta.stop_reason.is_empty() {
+                        self.release_all(out);
+                    }
                     self.stop(delta.stop_reason, &delta.stop_sequence, out);
                 }
             }
             "message_stop" => {
-                self.release(out);
+                self.release_all(out);
                 self.ended = true;
                 out.push_back(ModelEvent::End);
             }
-            "ping" => out.push_back(ModelEvent::Ping),
-            other => tracing::debug!(kind = other, "an event of an unknown type is skipped"),
+            "ping" => {
+                self.begun = begun;
+                out.push_back(ModelEvent::Ping);
+            }
+            other => {
+                self.begun = begun;
+                tracing::debug!(kind = other, "an event of an unknown type is skipped");
+                return Ok(if begun { Ok(()) } else { self.site.not_foreign(json) });
+            }
         }
-        Ok(())
+        Ok(Ok(()))
     }
 
-    fn whole(&mut self, body: &[u8], out: &mut Queue) -> Result<(), ProviderError> {
-        let message: Whole<'_> =
-            serde_json::from_slice(body).map_err(|_| self.site.senseless("no JSON that we know", body))?;
-        if message.error.is_some() || message.kind.as_str() == "error" {
-            return Err(self.site.in_stream(body));
+    fn whole(&mut self, json: &[u8], out: &mut Queue) -> Read {
+        let message: Whole<'_> = serde_json::from_slice(json)?;
+        if message.error.is_some_and(says_something) || message.kind.as_str() == "error" {
+            return Ok(Err(self.site.in_stream(json)));
         }
         if message.stop_reason.is_empty() && message.content.0.is_empty() {
-            return Err(self.site.senseless("an answer without a message", body));
+            return Ok(Err(self.site.senseless("an answer without a message", json)));
         }
         out.push_back(ModelEvent::Start { id: message.id.some(), model: message.model.some() });
         for (slot, raw) in (0..).zip(message.content.0) {
-            self.block_start(slot, raw, out);
+            self.block_start(slot, raw.get(), out);
             self.block_stop(slot, out);
         }
-        out.extend(message.usage.map(|u| ModelEvent::Usage(u.update())));
+        out.extend(message.usage.0.map(|u| ModelEvent::Usage(u.update())));
         self.stop(message.stop_reason, &message.stop_sequence, out);
         out.push_back(ModelEvent::End);
-        Ok(())
+        Ok(Ok(()))
     }
 
     fn close(&mut self, out: &mut Queue) -> bool {
-        self.release(out);
+        self.release_all(out);
         self.stopped || self.ended
     }
 }
 
 impl Usage {
     fn update(&self) -> UsageUpdate {
-        let split = self.cache_creation.as_ref();
+        let split = self.cache_creation.0.as_ref();
         let (five, hour) = match split {
             Some(s) if s.ephemeral_5m_input_tokens.0.is_some() || s.ephemeral_1h_input_tokens.0.is_some() => {
                 (s.ephemeral_5m_input_tokens.0, s.ephemeral_1h_input_tokens.0)
@@ -336,55 +355,25 @@ impl Usage {
 }
 
 /// `block` with its `input` replaced, all else byte for byte and in its order.
-fn with_input(block: &str, input: &str) -> Option<String> {
-    let fields = serde_json::from_str::<Fields<'_>>(block).ok()?.0;
-    let input = if is_json(input.as_bytes()) { input } else { return None };
-    let mut out = String::from("{");
-    let mut placed = false;
-    for (key, value) in &fields {
-        let value = if key == "input" {
-            placed = true;
-            input
-        } else {
-            value.get()
-        };
-        push_field(&mut out, key, value)?;
+fn with_input(block: &str, input: &str) -> Option<RawJson> {
+    if !is_json(input.as_bytes()) {
+        return None;
     }
-    if !placed {
-        push_field(&mut out, "input", input)?;
-    }
-    out.push('}');
-    Some(out)
+    let Fields(fields) = serde_json::from_str(block).ok()?;
+    let added = fields.iter().all(|(key, _)| key != "input").then_some(("input", input));
+    let replaced = fields.iter().map(|(key, value)| {
+        let value = if key == "input" { input } else { value.get() };
+        (key.as_ref(), value)
+    });
+    RawJson::parse(object(replaced.chain(added))).ok()
 }
 
-fn push_field(out: &mut String, key: &str, value: &str) -> Option<()> {
-    if out.len() > 1 {
-        out.push(',');
-    }
-    out.push_str(&serde_json::to_string(key).ok()?);
-    out.push(':');
-    out.push_str(value);
-    Some(())
-}
-
-struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        struct V;
-        impl<'de> Visitor<'de> for V {
-            type Value = Fields<'de>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
-                let mut fields = Vec::new();
-                while let Some((key, value)) = map.next_entry::<Text<'de>, &'de RawValue>()? {
-                    fields.push((key.0, value));
-                }
-                Ok(Fields(fields))
-            }
-        }
-        d.deserialize_map(V)
+/// Reads an object once more that failed our readers, if it can be made plain.
+fn again(json: &str, mut read: impl FnMut(&str)) {
+    let plain = plain(json);
+    if plain == json {
+        tracing::debug!("a part of an event that is no object is skipped");
+    } else {
+        read(&plain);
     }
 }

@@ -30,7 +30,7 @@ struct Head<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     stream_options: Option<StreamOptions>,
     #[serde(flatten)]
-    limit: Limit,
+    limit: Named<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
@@ -57,10 +57,10 @@ struct ServerOptions {
     num_ctx: u64,
 }
 
-/// The bound of the answer, under the name that the server knows.
-struct Limit(&'static str, u64);
+/// One field under the name that the server knows: the answer's bound, what the model thought.
+struct Named<T>(&'static str, T);
 
-impl Serialize for Limit {
+impl<T: Serialize> Serialize for Named<T> {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         let mut map = s.serialize_map(Some(1))?;
         map.serialize_entry(self.0, &self.1)?;
@@ -107,20 +107,9 @@ struct WireMessage<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<WireCall<'a>>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    reasoning: Option<Reasoning>,
+    reasoning: Option<Named<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_details: Option<&'a RawJson>,
-}
-
-/// What the model thought, under the name that the server knows.
-struct Reasoning(&'static str, String);
-
-impl Serialize for Reasoning {
-    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        let mut map = s.serialize_map(Some(1))?;
-        map.serialize_entry(self.0, &self.1)?;
-        map.end()
-    }
 }
 
 #[derive(Serialize)]
@@ -180,7 +169,7 @@ impl Encoder {
             model: &request.model,
             stream: true,
             stream_options: self.profile.stream_usage.then_some(StreamOptions { include_usage: true }),
-            limit: Limit(self.profile.max_tokens, options.max_tokens),
+            limit: Named(self.profile.max_tokens, options.max_tokens),
             temperature: options.temperature,
             stop: &options.stop_sequences,
             tool_choice: choice(request).filter(|_| self.profile.tool_choice),
@@ -304,7 +293,7 @@ fn assistant<'a>(message: &'a Message, here: bool, profile: &Profile) -> WireMes
         role: "assistant",
         content,
         tool_calls,
-        reasoning: sent.then_some(Reasoning(profile.reasoning_field, thought)),
+        reasoning: sent.then_some(Named(profile.reasoning_field, thought)),
         reasoning_details: details.filter(|_| profile.reasoning_back != ReasoningBack::Never),
         ..WireMessage::default()
     }

@@ -4,15 +4,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use open_agent_model::{ModelEvent, ProviderError, RawJson, StopReason, ToolFragment, UsageUpdate};
+use open_agent_model::{ModelEvent, RawJson, StopReason, ToolFragment, UsageUpdate};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::details::Details;
-use crate::events::{Decode, Queue, is_json};
 use crate::failure::Site;
-use crate::halves::Halves;
-use crate::wire::{Many, Num, Parts, Text};
+use crate::frame::{Decode, Queue, Read};
+use crate::wire::{Many, Maybe, Num, Objects, Parts, Text, says_something};
 
 /// Finish reasons by which a server or router says that the answer failed.
 const FAILED: &[&str] = &["error", "abort", "cancelled"];
@@ -23,7 +22,9 @@ const FIRST_CALL: u32 = 2;
 
 pub(crate) struct Decoder {
     site: Arc<Site>,
-    halves: Halves,
+    /// A word of this API has come.
+    begun: bool,
+    place: Place,
     id_told: bool,
     model_told: bool,
     stopped: bool,
@@ -36,6 +37,13 @@ pub(crate) struct Decoder {
     refused: bool,
 }
 
+/// Which of several answers is ours: one was asked for, and by the book its number is 0.
+enum Place {
+    /// Number 0 has not come. What came of others is kept, for servers that number otherwise.
+    Open(Vec<Vec<u8>>),
+    Known(u64),
+}
+
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Chunk<'a> {
@@ -44,8 +52,8 @@ struct Chunk<'a> {
     #[serde(borrow)]
     model: Text<'a>,
     #[serde(borrow)]
-    choices: Many<Choice<'a>>,
-    usage: Option<Usage>,
+    choices: Objects<Choice<'a>>,
+    usage: Maybe<Usage>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
     /// Of an error that is not wrapped.
@@ -60,10 +68,10 @@ struct Chunk<'a> {
 struct Choice<'a> {
     index: Num,
     #[serde(borrow)]
-    delta: Option<Delta<'a>>,
+    delta: Maybe<Delta<'a>>,
     /// Where the answer came whole.
     #[serde(borrow)]
-    message: Option<Delta<'a>>,
+    message: Maybe<Delta<'a>>,
     #[serde(borrow)]
     finish_reason: Text<'a>,
 }
@@ -82,7 +90,10 @@ struct Delta<'a> {
     #[serde(borrow)]
     refusal: Text<'a>,
     #[serde(borrow)]
-    tool_calls: Many<Call<'a>>,
+    tool_calls: Objects<Call<'a>>,
+    /// How a call came before there were several.
+    #[serde(borrow)]
+    function_call: Maybe<Function<'a>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -92,7 +103,7 @@ struct Call<'a> {
     #[serde(borrow)]
     id: Text<'a>,
     #[serde(borrow)]
-    function: Option<Function<'a>>,
+    function: Maybe<Function<'a>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -109,7 +120,7 @@ struct Function<'a> {
 struct Usage {
     prompt_tokens: Num,
     completion_tokens: Num,
-    prompt_tokens_details: Option<PromptDetails>,
+    prompt_tokens_details: Maybe<PromptDetails>,
     prompt_cache_hit_tokens: Num,
 }
 
@@ -124,7 +135,8 @@ impl Decoder {
     pub(crate) fn new(site: Arc<Site>) -> Self {
         Self {
             site,
-            halves: Halves::default(),
+            begun: false,
+            place: Place::Open(Vec::new()),
             id_told: false,
             model_told: false,
             stopped: false,
@@ -137,21 +149,37 @@ impl Decoder {
         }
     }
 
-    fn take(&mut self, chunk: Chunk<'_>, out: &mut Queue) {
+    fn take(&mut self, chunk: Chunk<'_>, json: &[u8], out: &mut Queue) {
         let news = (!chunk.id.is_empty() && !self.id_told) || (!chunk.model.is_empty() && !self.model_told);
         if news {
             self.id_told |= !chunk.id.is_empty();
             self.model_told |= !chunk.model.is_empty();
             out.push_back(ModelEvent::Start { id: chunk.id.some(), model: chunk.model.some() });
         }
-        // Only one choice was asked for.
-        if let Some(choice) = chunk.choices.0.into_iter().find(|c| c.index.0.unwrap_or_default() == 0) {
-            if let Some(delta) = choice.delta.or(choice.message) {
+        let ours = if let Place::Known(place) = self.place { place } else { 0 };
+        let any = !chunk.choices.0.is_empty();
+        if let Some(choice) = chunk.choices.0.into_iter().find(|c| c.number() == ours) {
+            self.place = Place::Known(ours);
+            if let Some(delta) = choice.delta.0.or(choice.message.0) {
                 self.delta(delta, out);
             }
             self.stop(choice.finish_reason, out);
+        } else if any && let Place::Open(kept) = &mut self.place {
+            kept.push(json.to_vec());
         }
-        out.extend(chunk.usage.map(|u| ModelEvent::Usage(u.update())));
+        out.extend(chunk.usage.0.map(|u| ModelEvent::Usage(u.update())));
+    }
+
+    /// Number 0 comes no more: the first of the others is the answer.
+    fn take_other(&mut self, out: &mut Queue) {
+        let Place::Open(kept) = &mut self.place else { return };
+        for json in std::mem::take(kept) {
+            let Ok(chunk) = serde_json::from_slice::<Chunk<'_>>(&json) else { continue };
+            if let (Place::Open(_), Some(first)) = (&self.place, chunk.choices.0.first()) {
+                self.place = Place::Known(first.number());
+            }
+            self.take(chunk, &json, out);
+        }
     }
 
     fn delta(&mut self, delta: Delta<'_>, out: &mut Queue) {
@@ -172,19 +200,26 @@ impl Decoder {
             self.text_open = true;
             out.push_back(ModelEvent::Text { slot: TEXT, text });
         }
+        if delta.tool_calls.0.is_empty()
+            && let Some(function) = delta.function_call.0
+        {
+            self.call(FIRST_CALL, Text::default(), function, out);
+        }
         for (place, call) in (0u32..).zip(delta.tool_calls.0) {
-            self.end_thinking(out);
-            let function = call.function.unwrap_or_default();
             let index = call.index.0.and_then(|i| u32::try_from(i).ok()).unwrap_or(place);
             let slot = FIRST_CALL.saturating_add(index);
-            self.calls.insert(slot);
-            out.push_back(ModelEvent::Tool(ToolFragment {
-                slot,
-                id: call.id.some(),
-                name: function.name.some(),
-                input: function.arguments.and_then(arguments),
-            }));
+            self.call(slot, call.id, call.function.0.unwrap_or_default(), out);
         }
+    }
+
+    fn call(&mut self, slot: u32, id: Text<'_>, function: Function<'_>, out: &mut Queue) {
+        let (id, name, input) = (id.some(), function.name.some(), function.arguments.and_then(arguments));
+        if id.is_none() && name.is_none() && input.is_none() {
+            return;
+        }
+        self.end_thinking(out);
+        self.calls.insert(slot);
+        out.push_back(ModelEvent::Tool(ToolFragment { slot, id, name, input }));
     }
 
     /// Thinking comes before the rest of an answer.
@@ -232,58 +267,52 @@ impl Decoder {
 }
 
 impl Decode for Decoder {
-    fn frame(&mut self, name: &str, data: &[u8], out: &mut Queue) -> Result<(), ProviderError> {
-        if let Some(mended) = self.halves.mend(data) {
-            return self.frame(name, &mended, out);
+    fn frame(&mut self, name: &str, json: &[u8], out: &mut Queue) -> Read {
+        let chunk: Chunk<'_> = serde_json::from_slice(json)?;
+        if name == "error" || chunk.is_error() {
+            return Ok(Err(self.site.in_stream(json)));
         }
-        let data = data.trim_ascii();
-        if data == b"[DONE]" {
+        if !self.begun {
+            self.begun = chunk.choices.0.iter().any(Choice::has_message);
+            if !self.begun
+                && let Err(foreign) = self.site.not_foreign(json)
+            {
+                return Ok(Err(foreign));
+            }
+        }
+        let failed = chunk.choices.0.iter().any(|c| FAILED.contains(&c.finish_reason.as_str()));
+        self.take(chunk, json, out);
+        Ok(if failed { Err(self.site.in_stream(json)) } else { Ok(()) })
+    }
+
+    fn word(&mut self, word: &[u8], out: &mut Queue) -> bool {
+        let is_end = word == b"[DONE]";
+        if is_end {
+            self.take_other(out);
             self.end_blocks(out);
             self.ended = true;
             out.push_back(ModelEvent::End);
-            return Ok(());
         }
-        if !data.starts_with(b"{") {
-            tracing::debug!(name, "an event without a JSON object is skipped");
-            return Ok(());
-        }
-        let chunk: Chunk<'_> = match serde_json::from_slice(data) {
-            Ok(chunk) => chunk,
-            Err(_) if std::str::from_utf8(data).is_err() => {
-                // A few damaged bytes in a text are no reason to lose it.
-                let text = String::from_utf8_lossy(data).into_owned();
-                return self.frame(name, text.as_bytes(), out);
-            }
-            Err(_) if is_json(data) => {
-                tracing::debug!(name, "an event of an unknown shape is skipped");
-                return Ok(());
-            }
-            Err(_) => return Err(self.site.senseless("broken JSON", data)),
-        };
-        if name == "error" || chunk.is_error() {
-            return Err(self.site.in_stream(data));
-        }
-        let failed = chunk.choices.0.iter().any(|c| FAILED.contains(&c.finish_reason.as_str()));
-        self.take(chunk, out);
-        if failed { Err(self.site.in_stream(data)) } else { Ok(()) }
+        is_end
     }
 
-    fn whole(&mut self, body: &[u8], out: &mut Queue) -> Result<(), ProviderError> {
-        let chunk: Chunk<'_> =
-            serde_json::from_slice(body).map_err(|_| self.site.senseless("no JSON that we know", body))?;
+    fn whole(&mut self, json: &[u8], out: &mut Queue) -> Read {
+        let chunk: Chunk<'_> = serde_json::from_slice(json)?;
         if chunk.is_error() {
-            return Err(self.site.in_stream(body));
+            return Ok(Err(self.site.in_stream(json)));
         }
-        if chunk.choices.0.is_empty() {
-            return Err(self.site.senseless("an answer without a message", body));
+        if !chunk.choices.0.iter().any(Choice::has_message) {
+            return Ok(Err(self.site.senseless("an answer without a message", json)));
         }
-        self.take(chunk, out);
+        self.take(chunk, json, out);
+        self.take_other(out);
         self.end_blocks(out);
         out.push_back(ModelEvent::End);
-        Ok(())
+        Ok(Ok(()))
     }
 
     fn close(&mut self, out: &mut Queue) -> bool {
+        self.take_other(out);
         let done = self.stopped || self.ended;
         if done {
             self.end_blocks(out);
@@ -296,8 +325,18 @@ impl Chunk<'_> {
     fn is_error(&self) -> bool {
         let bare = self.message.is_some_and(|m| m.get().starts_with('"'))
             && self.choices.0.is_empty()
-            && self.usage.is_none();
-        self.error.is_some() || bare || self.object.as_str() == "error"
+            && self.usage.0.is_none();
+        self.error.is_some_and(says_something) || bare || self.object.as_str() == "error"
+    }
+}
+
+impl Choice<'_> {
+    fn number(&self) -> u64 {
+        self.index.0.unwrap_or_default()
+    }
+
+    fn has_message(&self) -> bool {
+        self.delta.0.is_some() || self.message.0.is_some()
     }
 }
 
@@ -316,7 +355,7 @@ fn arguments(raw: &RawValue) -> Option<String> {
 impl Usage {
     /// These vendors count what came from a cache inside the input.
     fn update(&self) -> UsageUpdate {
-        let details = self.prompt_tokens_details.as_ref();
+        let details = self.prompt_tokens_details.0.as_ref();
         let cached = details.and_then(|d| d.cached_tokens.0).or(self.prompt_cache_hit_tokens.0);
         let written = details.and_then(|d| d.cache_write_tokens.0);
         let input = self.prompt_tokens.0.map(|i| i.saturating_sub(written.unwrap_or_default()));

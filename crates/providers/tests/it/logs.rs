@@ -70,3 +70,17 @@ async fn h_str_12_what_is_skipped_leaves_one_debug_record() {
     assert_eq!(records.len(), 1, "{text}");
     assert!(records[0].starts_with("DEBUG open_agent_providers"), "{}", records[0]);
 }
+
+#[tokio::test]
+async fn an_odd_part_leaves_one_debug_record() {
+    let logs = Everything::default();
+    let _guard = tracing::subscriber::set_default(logs.clone());
+    let body = "data: {\"choices\":[{\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}],\"usage\":\"n/a\"}\n\n";
+    let server = ModelServer::start(Script::new([Reply::sse(body)])).unwrap();
+    collect(&*provider_for("openai", &server), hello()).await.unwrap();
+    let text = logs.0.lock().unwrap();
+    let records: Vec<&str> = text.lines().filter(|l| l.contains("odd part")).collect();
+    assert_eq!(records.len(), 1, "{text}");
+    assert!(records[0].starts_with("DEBUG open_agent_providers"), "{}", records[0]);
+    assert!(records[0].contains("a text") && records[0].contains("an object"), "{}", records[0]);
+}

@@ -192,3 +192,20 @@ pub(super) async fn a_stream_without_a_content_type_is_read(p: &'static Profile)
     let odd = collect(&*provider_for(p.name, &server), hello()).await.unwrap();
     assert_eq!(odd.content, done.content);
 }
+
+pub(super) async fn an_odd_field_costs_only_itself(p: &'static Profile) {
+    let body = match p.api {
+        Api::Anthropic => concat!(
+            "data: {\"type\":\"content_block_delta\",\"index\":[],\"delta\":{\"type\":\"text_delta\",\"text\":\"x\"},\"usage\":[1]}\n\n",
+            "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\",\"stop_sequence\":{}},\"usage\":{\"output_tokens\":3,\"input_tokens\":-1,\"cache_creation\":\"x\"}}\n\n",
+        ),
+        _ => concat!(
+            "data: {\"id\":{},\"choices\":[{\"index\":[],\"delta\":{\"content\":\"x\",\"tool_calls\":\"none\"},\"finish_reason\":false}],\"usage\":\"n/a\"}\n\n",
+            "data: {\"choices\":[{\"delta\":\"over\",\"finish_reason\":\"stop\"}],\"usage\":{\"completion_tokens\":3,\"prompt_tokens\":1e30,\"prompt_tokens_details\":\"x\"}}\n\n",
+        ),
+    };
+    let done = answer(p, Reply::sse(body)).await;
+    assert_eq!(done.content, [Block::Text("x".into())]);
+    assert_eq!(done.stop, StopReason::EndTurn);
+    assert_eq!(done.usage.total(), Usage { output_tokens: 3, ..Usage::default() });
+}

@@ -1,6 +1,6 @@
 //! What goes wrong, as a typed error with a text that helps.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt as _, future};
 use open_agent_model::{ModelEvent, ProviderError, ProviderErrorKind as Kind, Secret};
@@ -132,6 +132,48 @@ pub(super) async fn silence(p: &'static Profile) {
     says(&error, &[p.name, "100ms"]);
 }
 
+pub(super) async fn an_error_body_that_stalls(p: &'static Profile) {
+    // The head is well within 200 bytes; of the body some words come.
+    let reply = Reply::error(500, "api_error", &"some words ".repeat(200)).pace(Pace::Stall(1_000));
+    let server = ModelServer::start(Script::new([reply])).unwrap();
+    let config = config(p.name, &server).with_idle_timeout(Duration::from_millis(100));
+    let began = Instant::now();
+    let error = collect(&*provider(config).unwrap(), hello()).await.unwrap_err();
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    assert_eq!((error.kind, error.status), (Kind::Server, Some(500)));
+    says(&error, &[p.name, "some words some words"]);
+}
+
+pub(super) async fn an_empty_answer(p: &'static Profile) {
+    let body = match p.api {
+        Api::Anthropic => {
+            "data: {\"type\":\"message_start\",\"message\":{\"id\":\"1\"}}\n\ndata: {\"type\":\"message_stop\"}\n\n"
+        }
+        _ => "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\"}}]}\n\ndata: [DONE]\n\n",
+    };
+    let error = fails(p, Reply::sse(body)).await;
+    assert_eq!(error.kind, Kind::Connection, "{error}");
+    says(&error, &[p.name, "the answer was empty"]);
+}
+
+pub(super) async fn another_api_inside_a_success(p: &'static Profile) {
+    let other = match p.api {
+        Api::Anthropic => r#"{"object":"chat.completion.chunk","choices":[{"delta":{"content":"x"}}]}"#,
+        _ => r#"{"type":"message_start","message":{"id":"1"}}"#,
+    };
+    let responses = r#"{"type":"response.created","response":{"id":"1"}}"#;
+    let ollama = r#"{"model":"m","message":{"role":"assistant","content":"x"},"done":false}"#;
+    for body in [
+        format!("data: {other}\n\n"),
+        format!("event: response.created\ndata: {responses}\n\n"),
+        format!("{ollama}\n{ollama}\n"),
+    ] {
+        let error = fails(p, Reply::sse(body.clone())).await;
+        assert_eq!(error.kind, Kind::Configuration, "{body}: {error}");
+        says(&error, &[p.name, p.api.as_str(), "--provider", "--base-url"]);
+    }
+}
+
 pub(super) async fn nobody_at_the_address(p: &'static Profile) {
     let url = ModelServer::start(Script::new([])).unwrap().url();
     let error = collect(&*provider(at(p.name, &url)).unwrap(), hello()).await.unwrap_err();
@@ -157,7 +199,8 @@ pub(super) async fn a_redirect_is_not_followed(p: &'static Profile) {
 /// H-LOG-01: whatever a server says, no error holds a key, wherever the key was.
 pub(super) async fn no_key_in_any_error(p: &'static Profile) {
     let extra = "x-canary-abcdef";
-    let echo = format!("you sent {KEY} and {extra}");
+    let masked = format!("{}****{}", &KEY[..8], &KEY[KEY.len() - 4..]);
+    let echo = format!("you sent {KEY} and {extra}, which is {masked} or {}", &KEY[..12]);
     let replies = [
         Reply::error(401, "authentication_error", &echo),
         Reply::error(400, "invalid_request_error", &echo).header("request-id", KEY),
@@ -179,6 +222,7 @@ pub(super) async fn no_key_in_any_error(p: &'static Profile) {
             shown.push_str(&format!(" {source} {source:?}"));
         }
         assert!(!shown.contains(KEY) && !shown.contains(extra), "{shown}");
+        assert!(!shown.contains(&KEY[..8]) && !shown.contains(&KEY[KEY.len() - 4..]), "{shown}");
     }
 }
 

@@ -46,6 +46,7 @@ static SCENARIOS: &[Scenario] = scenarios! {
     answers::damaged_bytes_cost_only_themselves;
     answers::comments_and_unknown_events_are_skipped;
     answers::a_stream_without_a_content_type_is_read;
+    answers::an_odd_field_costs_only_itself;
     requests::everything_is_accepted_by_a_strict_server;
     requests::a_tool_round_trip;
     requests::own_thinking_goes_back, skip |p| never_back(p);
@@ -77,6 +78,9 @@ static SCENARIOS: &[Scenario] = scenarios! {
     faults::a_stream_that_just_ends;
     faults::broken_json_in_the_stream;
     faults::silence;
+    faults::an_error_body_that_stalls;
+    faults::an_empty_answer;
+    faults::another_api_inside_a_success;
     faults::nobody_at_the_address;
     faults::a_web_page;
     faults::a_redirect_is_not_followed;
