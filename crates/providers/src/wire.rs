@@ -2,6 +2,7 @@
 //! single fields, so that no odd field can fail a whole frame. Knows no vendor.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -322,15 +323,14 @@ fn plain_within(json: &str, depth: u8) -> String {
     match json.as_bytes().first() {
         Some(b'{') if depth > 0 => {
             let Fields(fields) = serde_json::from_str(json).unwrap_or_default();
-            let last = |(at, (key, _)): &(usize, &(Cow<'_, str>, _))| {
-                fields.iter().skip(at + 1).all(|(later, _)| later != key)
-            };
-            let kept: Vec<(&str, String)> = fields
+            let mut seen = HashSet::new();
+            let mut kept: Vec<(&str, String)> = fields
                 .iter()
-                .enumerate()
-                .filter(last)
-                .map(|(_, (key, value))| (key.as_ref(), plain_within(value.get(), depth - 1)))
+                .rev()
+                .filter(|(key, _)| seen.insert(key.as_ref()))
+                .map(|(key, value)| (key.as_ref(), plain_within(value.get(), depth - 1)))
                 .collect();
+            kept.reverse();
             object(kept.iter().map(|(key, value)| (*key, value.as_str())))
         }
         Some(b'[') if depth > 0 => {
