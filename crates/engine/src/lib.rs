@@ -12,6 +12,7 @@ mod prompt;
 mod retry;
 pub mod scheduler;
 mod sink;
+mod tasks;
 pub mod wire;
 
 pub use budget::{Budget, BudgetExceeded, Reservation};
@@ -27,3 +28,4 @@ pub use machine::{Call, Machine, ModelUse, RunFold, Step};
 pub use prompt::{FixedSection, Surroundings};
 pub use retry::RetryConfig;
 pub use sink::{EventSink, EventStream};
+pub use tasks::TaskSet;

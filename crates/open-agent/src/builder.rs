@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use open_agent_engine::{Budget, FixedSection, Host, SectionSource, Surroundings, SystemClock};
+use open_agent_engine::{Budget, FixedSection, Host, SectionSource, Surroundings, SystemClock, TaskSet};
 use open_agent_model::{
     Catalogue, Cost, Effort, Env, ModelInfo, PermissionMode, Provider, RequestOptions, SessionId,
 };
@@ -290,6 +290,7 @@ impl Wiring {
         let ports = Ports {
             files: Arc::new(PlainFiles::new(home, scratch)),
             runner: Arc::new(PlainRunner::new(&self.env, REMOVED_VARIABLES)),
+            tasks: Arc::new(TaskSet::new(Arc::new(SystemClock))),
             clock: Arc::new(SystemClock),
         };
         Ok(Host {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use open_agent_engine::{
     Budget, Driver, Envelope, EventSink, EventStream, FixedSection, Host, Progress, RetryConfig, RunSpec,
-    SystemClock,
+    SystemClock, TaskSet,
 };
 use open_agent_model::scripted::Scripted;
 use open_agent_model::{
@@ -174,7 +174,12 @@ impl World {
             store: options.store,
             tools,
             gate: Gate::new(options.policy),
-            ports: Ports { files: Arc::new(Absent), runner: Arc::new(Absent), clock: options.clock },
+            ports: Ports {
+                files: Arc::new(Absent),
+                runner: Arc::new(Absent),
+                tasks: Arc::new(TaskSet::new(Arc::clone(&options.clock))),
+                clock: options.clock,
+            },
             sections: vec![Arc::new(FixedSection::custom("Be a test."))],
             catalogue: Catalogue::default(),
             budget: options.budget,

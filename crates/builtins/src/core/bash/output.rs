@@ -203,7 +203,7 @@ impl Kept {
 }
 
 /// Bytes at the end that start a character without finishing it.
-fn incomplete(bytes: &[u8]) -> usize {
+pub(super) fn incomplete(bytes: &[u8]) -> usize {
     match bytes.utf8_chunks().last() {
         Some(chunk) if chunk.invalid().len() < 4 && bytes.ends_with(chunk.invalid()) => chunk.invalid().len(),
         _ => 0,
@@ -212,13 +212,13 @@ fn incomplete(bytes: &[u8]) -> usize {
 
 /// Takes the shell's reports out of its standard error, where they may arrive in pieces.
 #[derive(Default)]
-struct Reports {
+pub(super) struct Reports {
     last: Option<String>,
     held: Vec<u8>,
 }
 
 impl Reports {
-    fn take_out(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub(super) fn take_out(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut all = std::mem::take(&mut self.held);
         all.extend_from_slice(bytes);
         let mut out = Vec::with_capacity(all.len());
@@ -254,7 +254,7 @@ impl Reports {
         out
     }
 
-    fn finish(&mut self) -> Vec<u8> {
+    pub(super) fn finish(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.held)
     }
 }
