@@ -20,7 +20,7 @@ pub use clock::SystemClock;
 pub use driver::{Driver, Progress};
 pub use event::{
     AgentEvent, AnswerStarted, AssistantMessage, BlockDelta, BlockKind, BlockStarted, Configured, DeltaKind,
-    EVENT_VERSION, Envelope, ModelFailed, QuestionAnswered, QuestionAsked, RunEnded, RunStarted,
+    EVENT_VERSION, Envelope, ModelFailed, QuestionAnswered, QuestionAsked, RunEnded, RunStarted, TaskEnded,
     ToolFinished, ToolProgress, ToolRuled, UserMessage, replay,
 };
 pub use host::{EngineError, Host, RunSpec, SectionSource};

@@ -42,6 +42,13 @@ pub(crate) struct Wiring {
     tools: Vec<Arc<dyn ToolSource>>,
 }
 
+/// What an agent has once it was first asked.
+pub(crate) struct Live {
+    pub host: Arc<Host>,
+    /// The one that is in the host's ports.
+    pub runner: Arc<PlainRunner>,
+}
+
 impl AgentBuilder {
     /// Keys, addresses and the model's name come from the process's environment, where the options say nothing.
     #[must_use]
@@ -265,7 +272,7 @@ impl Wiring {
         real.map_err(|source| ConfigError::Cwd { path, source })
     }
 
-    pub(crate) fn host(&self) -> Result<Host, ConfigError> {
+    pub(crate) fn host(&self) -> Result<Live, ConfigError> {
         let root = self.root()?;
         let home: Option<PathBuf> = self.env.get("HOME").map(PathBuf::from);
         let sessions = match (&self.options.sessions_dir, &home) {
@@ -287,13 +294,14 @@ impl Wiring {
             allowed_tools: self.options.allowed_tools.iter().cloned().collect(),
             roots: vec![root.clone(), scratch.clone()],
         };
+        let runner = Arc::new(PlainRunner::new(&self.env, REMOVED_VARIABLES));
         let ports = Ports {
             files: Arc::new(PlainFiles::new(home, scratch)),
-            runner: Arc::new(PlainRunner::new(&self.env, REMOVED_VARIABLES)),
+            runner: Arc::<PlainRunner>::clone(&runner),
             tasks: Arc::new(TaskSet::new(Arc::new(SystemClock))),
             clock: Arc::new(SystemClock),
         };
-        Ok(Host {
+        let host = Host {
             provider: Arc::clone(&self.provider),
             store,
             tools: self.tools.clone(),
@@ -306,7 +314,8 @@ impl Wiring {
             request: self.request(),
             retry: self.options.retry.clone(),
             fallback_model: self.options.fallback_model.as_deref().map(|m| self.catalogue.resolve(m).into()),
-        })
+        };
+        Ok(Live { host: Arc::new(host), runner })
     }
 
     fn sections(&self, root: PathBuf) -> Vec<Arc<dyn SectionSource>> {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use open_agent_model::{
     Access, Answer, AskId, CallId, Change, Cost, Effect, Effort, Message, PermissionMode, Prefix,
-    ProviderErrorKind, Question, RawJson, ResultBlock, Ruling, RunId, RunStatus, Seq, StopReason,
-    ThinkingMode, Timestamp, Usage,
+    ProviderErrorKind, Question, RawJson, ResultBlock, Ruling, RunId, RunStatus, Seq, StopReason, Task,
+    TaskEnd, TaskId, ThinkingMode, Timestamp, Usage,
 };
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -70,6 +70,10 @@ pub enum SessionEntry {
     },
     /// A call has its result.
     Done(Done),
+    /// A call began work that goes on in the background.
+    TaskStarted(Task),
+    /// Background work is over, and the model is told.
+    TaskEnded(TaskEnded),
     /// The run is to stop.
     Interrupted {},
     /// A run is over.
@@ -241,6 +245,8 @@ pub enum NoticeKind {
     RequestFitted,
     /// The provider counted far fewer input tokens than were sent: it may have cut the conversation.
     InputTruncated,
+    /// Commands do not see all variables of the environment: keys are kept from them.
+    VariablesRemoved,
 }
 
 /// A provider's failure, as it is kept.
@@ -301,6 +307,17 @@ impl Done {
     }
 }
 
+/// See [`SessionEntry::TaskEnded`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskEnded {
+    /// Which.
+    pub task: TaskId,
+    /// How.
+    pub end: TaskEnd,
+    /// What the model is told, in the user's place.
+    pub message: Arc<Message>,
+}
+
 /// See [`SessionEntry::RunEnded`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunEnded {
@@ -314,7 +331,7 @@ pub struct RunEnded {
 }
 
 /// The tags that this version knows; anything else is [`SessionEntry::Unknown`].
-const KNOWN: [&str; 15] = [
+const KNOWN: [&str; 17] = [
     "noticed",
     "opened",
     "configured",
@@ -328,6 +345,8 @@ const KNOWN: [&str; 15] = [
     "answered",
     "started",
     "done",
+    "task_started",
+    "task_ended",
     "interrupted",
     "run_ended",
 ];

@@ -12,7 +12,8 @@ mod writer;
 
 pub use entry::{
     Done, FORMAT_VERSION, Failure, ModelDone, ModelFailed, ModelSettings, Notice, NoticeKind, Opened, Origin,
-    Owner, Retry, Ruled, RunEnded, RunLimits, RunStarted, SessionEntry, Stored, ToolScheduling, UserMessage,
+    Owner, Retry, Ruled, RunEnded, RunLimits, RunStarted, SessionEntry, Stored, TaskEnded, ToolScheduling,
+    UserMessage,
 };
 pub use store::{Claim, Durability, JsonlStore, Lease, MemoryStore, SessionStore, StoreError};
 pub use transcript::Transcript;

@@ -6,4 +6,5 @@ mod claude;
 mod crash;
 mod laws;
 mod scenarios;
+mod tasks;
 mod world;
