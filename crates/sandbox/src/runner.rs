@@ -57,8 +57,10 @@ impl PlainRunner {
     /// Ends everything that it started and that still runs: asks, waits half a second, kills. Nothing can be started
     /// from then on.
     pub async fn end_all(&self) {
-        let trees = Arc::clone(&self.trees);
-        let _ = tokio::task::spawn_blocking(move || trees.end(GRACE)).await;
+        if self.trees.close() {
+            let trees = Arc::clone(&self.trees);
+            let _ = tokio::task::spawn_blocking(move || trees.end(GRACE)).await;
+        }
     }
 
     /// Kills everything that it started and that still runs, before it returns. Nothing can be started from then on.

@@ -71,8 +71,8 @@ impl Trees {
         }
     }
 
-    /// Says whether there is anything to end.
-    fn close(&self) -> bool {
+    /// Nothing is started any more. Says whether there is anything to end.
+    pub(crate) fn close(&self) -> bool {
         let mut inner = self.lock();
         inner.closed = true;
         !inner.by_number.is_empty()
