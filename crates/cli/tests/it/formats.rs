@@ -158,3 +158,21 @@ fn h_str_14_a_large_result_is_a_line_like_any_other() {
     assert!(longest < 1024 * 1024, "{longest}");
     assert_eq!(out.result()["result"], "done");
 }
+
+#[test]
+fn h_log_02_what_commands_do_not_see_is_told_with_names_alone() {
+    let told = "commands do not see these variables: ANTHROPIC_API_KEY, OPENAI_API_KEY";
+    let rig = |tool: Reply| Rig::answering([tool, Reply::text("ok")]);
+    let bash = || Reply::tool("Bash", json!({ "command": "true" }));
+    let args = |format| ["-p", "Go", "--allowed-tools", "Bash", "--output-format", format];
+    let out = rig(bash()).run(args("stream-json"));
+    let notices: Vec<Value> = out.frames().into_iter().filter(|f| f["subtype"] == "notice").collect();
+    assert_eq!(notices.iter().map(|f| &f["message"]).collect::<Vec<_>>(), [told]);
+    let out = rig(bash()).run(args("text").iter().chain(&["--verbose"]));
+    assert_eq!(out.stderr.matches(told).count(), 1, "{}", out.stderr);
+    let out = rig(bash()).run(args("text"));
+    assert_eq!((out.stdout.as_str(), out.stderr.as_str()), ("ok\n", ""));
+    let out =
+        rig(Reply::tool("Glob", json!({ "pattern": "*" }))).run(args("text").iter().chain(&["--verbose"]));
+    assert!(!out.stderr.contains("do not see"), "no command, no notice: {}", out.stderr);
+}

@@ -1,7 +1,7 @@
 //! Interrupts and readers that go away.
 
 use std::io::Read as _;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use open_agent_testkit::server::{Pace, Reply};
@@ -15,6 +15,29 @@ const BOUND: Duration = Duration::from_secs(10);
 
 fn send(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+fn wait_until(mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Until the pipe takes no more, so that the program waits for a reader.
+fn wait_until_full(pipe: &ChildStdout) {
+    wait_until(|| rustix::io::ioctl_fionread(pipe).unwrap() >= 60_000);
+}
+
+/// Until the signal was delivered: a second one that comes earlier would be the same one.
+fn wait_until_taken(child: &Child, signal: Signal) {
+    wait_until(|| {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).unwrap();
+        let mask = u64::from_str_radix(mask.trim(), 16).unwrap();
+        (mask >> (signal.as_raw() - 1)) & 1 == 0
+    });
 }
 
 fn stalled() -> Rig {
@@ -128,9 +151,9 @@ fn the_second_ctrl_c_leaves_nothing_running_either() {
     read_line(&mut stdout);
     rig.wait_for_requests(3);
     rig.wait_for_naps(&nap, 11);
-    std::thread::sleep(Duration::from_millis(300));
+    wait_until_full(&stdout);
     send(&child, Signal::INT);
-    std::thread::sleep(Duration::from_millis(100));
+    wait_until_taken(&child, Signal::INT);
     assert!(child.try_wait().unwrap().is_none(), "one is not enough here");
     send(&child, Signal::INT);
     assert_eq!(wait(&mut child, BOUND).code(), Some(130));
@@ -147,11 +170,7 @@ fn started_with_nohup_it_outlives_the_terminal() {
     nohup.env_clear().envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
     nohup.current_dir(rig.project.path()).stdin(Stdio::null());
     let child = nohup.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let begin = Instant::now();
-    while !rig.project.path().join("ready").exists() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "the tool did not start");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until(|| rig.project.path().join("ready").exists());
     send(&child, Signal::HUP);
     rig.file("go", "");
     let out = rig.finish(child);
@@ -166,10 +185,9 @@ fn the_second_ctrl_c_ends_a_process_that_cannot_go_on() {
     let mut child = rig.command(args).spawn().unwrap();
     let mut stdout = child.stdout.take().unwrap();
     read_line(&mut stdout);
-    rig.wait_for_requests(1);
-    std::thread::sleep(Duration::from_millis(300));
+    wait_until_full(&stdout);
     send(&child, Signal::INT);
-    std::thread::sleep(Duration::from_millis(100));
+    wait_until_taken(&child, Signal::INT);
     assert!(child.try_wait().unwrap().is_none(), "one is not enough here");
     send(&child, Signal::INT);
     assert_eq!(wait(&mut child, BOUND).code(), Some(130));
