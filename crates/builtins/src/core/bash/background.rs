@@ -73,7 +73,7 @@ pub(super) async fn start(
         task.id,
         path.display()
     );
-    let change = (place.folder != cx.cwd()).then(|| Change::Cwd(place.folder));
+    let change = (place.folder != cx.cwd()).then_some(Change::Cwd(place.folder));
     if let Some(note) = place.note {
         text = format!("{text}\n{note}");
     }

@@ -273,10 +273,8 @@ impl Report {
         if text.is_empty() && notes.is_empty() {
             text.push_str("(No output.)");
         }
-        let whole = output
-            .spill
-            .as_ref()
-            .map_or(String::new(), |path| format!("; all {} bytes are in {}", output.bytes, path.display()));
+        let spill = output.spill.as_ref();
+        let whole = spill.map_or(String::new(), |(path, kept)| output::whole(path, (*kept, output.bytes)));
         let cut = head_and_tail(text, &whole);
         let text = if notes.is_empty() { cut } else { join(&cut, &notes.join("\n")) };
         let exit = if let End::Exited(exit) = self.end { exit } else { Exit { code: None, signal: None } };
@@ -287,7 +285,7 @@ impl Report {
             timed_out: self.end == End::TimedOut,
             exit_code: exit.code,
             signal: exit.signal,
-            persisted_output_path: output.spill,
+            persisted_output_path: output.spill.map(|(path, _)| path),
             output_bytes: output.bytes,
             left_running: self.left.iter().map(|d| d.pid).collect(),
             left_output_path: self.left_output,
