@@ -84,7 +84,8 @@ pub enum TaskEnd {
     Stopped,
     /// Its time was up.
     TimedOut,
-    /// With the agent that had started it. What it did until then is in its output, how far it came is not known.
+    /// The agent that had started it is gone, and it with that, unless that was killed. What it wrote until then is in its
+    /// output; how far it came is not known.
     Lost,
 }
 
@@ -105,7 +106,9 @@ impl fmt::Display for TaskEnd {
             Self::Exited { .. } => f.write_str("ended, how is not known"),
             Self::Stopped => f.write_str("was stopped"),
             Self::TimedOut => f.write_str("reached its time limit and was killed"),
-            Self::Lost => f.write_str("ended with the agent that had started it"),
+            Self::Lost => f.write_str(
+                "ended with the agent that had started it, or runs on unattended if that was killed",
+            ),
         }
     }
 }
