@@ -10,6 +10,7 @@ use open_agent_model::{CallId, TaskEnd, TaskId, TaskKind};
 use open_agent_tool::Tasks as _;
 use serde_json::json;
 
+use crate::bash::resident_kb;
 use crate::world::{World, details, text};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -270,6 +271,20 @@ async fn what_is_stopped_while_it_starts_does_not_stay() {
         }
         until("nothing runs", || w.processes().is_empty()).await;
     }
+}
+
+#[tokio::test]
+async fn h_bsh_03_a_flood_in_the_background_does_not_grow_the_process() {
+    let w = World::new();
+    let warm = w.background("echo warm", 60_000).await;
+    w.ended(&warm).await;
+    let before = resident_kb();
+    let flood = w.background("head -c 100000000 /dev/zero | tr '\\0' y", 60_000).await;
+    until("the end", || !w.tasks.find(&flood.id).unwrap().is_running()).await;
+    let grown = resident_kb() - before;
+    assert!(grown < 64 * 1024, "{grown} kB");
+    let end = "\n[The command ended with exit code 0.]\n";
+    assert_eq!(std::fs::metadata(&flood.path).unwrap().len(), 100_000_000 + end.len() as u64);
 }
 
 #[tokio::test]

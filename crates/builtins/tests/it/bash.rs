@@ -106,7 +106,7 @@ async fn h_bsh_03_output_is_bounded_in_memory_and_kept_in_a_file() {
     assert_eq!(w.ok("Bash", json!({"command": r"printf 'a\xffb\n'"})).await, "a\u{fffd}b\n");
 }
 
-fn resident_kb() -> u64 {
+pub(crate) fn resident_kb() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|l| l.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
