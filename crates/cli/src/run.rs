@@ -44,8 +44,13 @@ pub(crate) fn with_output(agent: &Agent, prompt: String, output: &mut dyn Output
     let kill = KillOnExit(agent);
     let exit = runtime.block_on(async {
         let exit = drive(agent, prompt, output).await;
-        // Nothing that commands started outlives the program.
+        // Nothing that commands started outlives the program. Who expected that is told.
+        let tasks = agent.tasks();
         agent.close().await;
+        for status in tasks.iter().filter(|status| status.is_running()) {
+            let (id, what) = (&status.task.id, output::one_line(&status.task.description));
+            exit::warn(&format!("{id} was still running and ended with the program: {what}"));
+        }
         exit
     });
     drop(kill);

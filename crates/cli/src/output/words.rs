@@ -28,7 +28,7 @@ pub(super) fn harmless(text: &str) -> String {
 }
 
 /// The first line that is not empty.
-pub(super) fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     line.chars().filter(|c| !c.is_control()).collect()
 }

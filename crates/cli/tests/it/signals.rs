@@ -131,6 +131,9 @@ fn what_bash_started_ends_with_the_program() {
     assert!(rig.requests().iter().any(|r| r.body.to_string().contains("Left running")), "something was left");
     let tidied = std::fs::read_to_string(rig.project.path().join("tidied"));
     assert_eq!(tidied.unwrap(), "yes\n", "they are asked first");
+    let told: Vec<&str> = out.stderr.lines().collect();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert_eq!(told[1], format!("warning: bash_2_0 was still running and ended with the program: {polite}"));
 }
 
 #[test]
