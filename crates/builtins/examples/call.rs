@@ -8,7 +8,7 @@ use std::sync::Arc;
 use open_agent_builtins::core_tools;
 use open_agent_model::{CallId, Env, RawJson, ResultBlock, Timestamp};
 use open_agent_sandbox::{PlainFiles, PlainRunner, REMOVED_VARIABLES};
-use open_agent_tool::{Clock, CxParts, Ports, SessionState, ToolCx, ToolSet};
+use open_agent_tool::{Absent, Clock, CxParts, Ports, SessionState, ToolCx, ToolSet};
 use tokio_util::sync::CancellationToken;
 
 struct NoTime;
@@ -37,6 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ports: Ports {
             files: Arc::new(PlainFiles::new(env.get("HOME").map(PathBuf::from), std::env::temp_dir())),
             runner: Arc::new(PlainRunner::new(&env, REMOVED_VARIABLES)),
+            tasks: Arc::new(Absent),
             clock: Arc::new(NoTime),
         },
     });

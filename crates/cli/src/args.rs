@@ -22,7 +22,7 @@ Examples:
 Keys and addresses come from the environment: CODEANY_API_KEY, CODEANY_BASE_URL, CODEANY_MODEL, or the vendor's own
 (ANTHROPIC_API_KEY, OPENAI_API_KEY, …).
 
-Exit codes: 0 success, 1 the run failed or reached a limit, 2 wrong usage or configuration, 130 interrupted.";
+Exit codes: 0 success, 1 the run failed or reached a limit, 2 wrong usage or configuration, 130 interrupted (143 by SIGTERM, 129 by SIGHUP).";
 
 /// An agent for your project: a model answers, uses tools, and works until it is done
 #[derive(Debug, Parser)]

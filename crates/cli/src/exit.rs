@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use open_agent::{AgentError, ConfigError, RunStatus};
+use signal_hook::consts::SIGINT;
 
 /// An exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,8 +16,8 @@ pub(crate) enum Exit {
     Failed,
     /// Wrong usage or configuration: nothing was run.
     Usage,
-    /// Interrupted.
-    Interrupted,
+    /// Interrupted by this signal.
+    Interrupted(i32),
 }
 
 impl Exit {
@@ -25,14 +26,16 @@ impl Exit {
             Self::Success => 0,
             Self::Failed => 1,
             Self::Usage => 2,
-            Self::Interrupted => 130,
+            // As shells say it: 130 for Ctrl-C, 143 for a request to terminate, 129 for a terminal that hung up.
+            Self::Interrupted(signal) => u8::try_from(128 + signal).unwrap_or(130),
         })
     }
 
-    pub(crate) fn of(status: RunStatus) -> Self {
+    /// `signal` is the one that came, if one did.
+    pub(crate) fn of(status: RunStatus, signal: Option<i32>) -> Self {
         match status {
             RunStatus::Success => Self::Success,
-            RunStatus::Cancelled => Self::Interrupted,
+            RunStatus::Cancelled => Self::Interrupted(signal.unwrap_or(SIGINT)),
             _ => Self::Failed,
         }
     }

@@ -41,10 +41,31 @@ pub(crate) fn run(args: RunArgs) -> Result<Exit> {
 pub(crate) fn with_output(agent: &Agent, prompt: String, output: &mut dyn Output) -> Result<Exit> {
     // One thread is enough for one agent: what blocks has threads of its own.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
-    let exit = runtime.block_on(drive(agent, prompt, output));
+    let kill = KillOnExit(agent);
+    let exit = runtime.block_on(async {
+        let exit = drive(agent, prompt, output).await;
+        // Nothing that commands started outlives the program. Who expected that is told.
+        let tasks = agent.tasks();
+        agent.close().await;
+        for status in tasks.iter().filter(|status| status.is_running()) {
+            let (id, what) = (&status.task.id, output::one_line(&status.task.description));
+            exit::warn(&format!("{id} was still running and ended with the program: {what}"));
+        }
+        exit
+    });
+    drop(kill);
     // Whatever still blocks (a file on a dead mount) must not hold the process.
     runtime.shutdown_background();
     exit
+}
+
+/// A panic must not leave processes behind either.
+struct KillOnExit<'a>(&'a Agent);
+
+impl Drop for KillOnExit<'_> {
+    fn drop(&mut self) {
+        self.0.kill_processes();
+    }
 }
 
 fn options(args: &RunArgs) -> Result<AgentOptions> {
@@ -88,7 +109,9 @@ fn options(args: &RunArgs) -> Result<AgentOptions> {
 }
 
 async fn drive(agent: &Agent, prompt: String, output: &mut dyn Output) -> Result<Exit> {
-    let mut signals = Signals::new().context("cannot listen for signals")?;
+    let to_kill = agent.clone();
+    let signals = Signals::listen(move || to_kill.kill_processes());
+    let mut signals = signals.context("cannot listen for signals")?;
     let run = match output.needs() {
         Needs::Pieces => agent.stream(prompt),
         Needs::Messages | Needs::Nothing => agent.stream_messages(prompt),
@@ -130,10 +153,12 @@ async fn follow(mut run: RunStream, signals: &mut Signals, output: &mut dyn Outp
             }
         }
     };
-    if let Some(error) = broken {
-        return Err(error.into());
+    match (broken, signals.first()) {
+        // A terminal that hangs up takes no output either: that is no failure of its own.
+        (Some(_), Some(signal)) => Ok(Exit::Interrupted(signal)),
+        (Some(error), None) => Err(error.into()),
+        (None, signal) => finish(result, signal, output),
     }
-    finish(result, output)
 }
 
 /// Hands over an event and all that came with it. `false` if there will be none any more.
@@ -155,7 +180,11 @@ async fn next(run: &mut RunStream, output: &mut dyn Output) -> bool {
     .await
 }
 
-fn finish(result: Result<QueryResult, AgentError>, output: &mut dyn Output) -> Result<Exit> {
+fn finish(
+    result: Result<QueryResult, AgentError>,
+    signal: Option<i32>,
+    output: &mut dyn Output,
+) -> Result<Exit> {
     match result {
         Ok(result) => {
             tracing::debug!(
@@ -171,7 +200,7 @@ fn finish(result: Result<QueryResult, AgentError>, output: &mut dyn Output) -> R
                 exit::say(&reason(&result));
                 output.afterword();
             }
-            Ok(Exit::of(result.status))
+            Ok(Exit::of(result.status, signal))
         }
         Err(error @ AgentError::Config(_)) => Err(error.into()),
         Err(error) => {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use open_agent_model::{
     Access, Answer, AskId, BrokenInput, CallId, Cost, Message, PermissionMode, Question, RawJson,
-    ResultBlock, Ruling, RunId, RunStatus, Seq, SessionId, StopReason, Timestamp, ToolUseId, Usage,
+    ResultBlock, Ruling, RunId, RunStatus, Seq, SessionId, StopReason, Task, TaskEnd, Timestamp, ToolUseId,
+    Usage,
 };
 use open_agent_session::{Failure, ModelSettings, Notice, Origin, Retry, SessionEntry, Stored};
 use serde::Serialize;
@@ -62,6 +63,10 @@ pub enum AgentEvent {
     QuestionAnswered(QuestionAnswered),
     /// A call has its result.
     ToolFinished(ToolFinished),
+    /// A call began work that goes on in the background.
+    TaskStarted(Task),
+    /// Background work is over. Told before the next request, for then the model is told too.
+    TaskEnded(TaskEnded),
     /// The run is to stop.
     Interrupted,
     /// The run is over.
@@ -204,6 +209,17 @@ pub struct ToolFinished {
     pub is_error: bool,
     /// Milliseconds it ran.
     pub ms: u64,
+}
+
+/// See [`AgentEvent::TaskEnded`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TaskEnded {
+    /// Which.
+    pub task: Task,
+    /// How.
+    pub end: TaskEnd,
+    /// What the model is told.
+    pub message: Arc<Message>,
 }
 
 /// See [`AgentEvent::RunEnded`].
@@ -370,6 +386,12 @@ pub(crate) fn event_of(record: &Stored, machine: &Machine) -> Option<AgentEvent>
                 ms: d.ms,
             })
         }
+        SessionEntry::TaskStarted(task) => AgentEvent::TaskStarted(task.clone()),
+        SessionEntry::TaskEnded(e) => AgentEvent::TaskEnded(TaskEnded {
+            task: machine.task(&e.task)?.clone(),
+            end: e.end,
+            message: Arc::clone(&e.message),
+        }),
         SessionEntry::Interrupted {} => AgentEvent::Interrupted,
         SessionEntry::RunEnded(e) => AgentEvent::RunEnded(RunEnded {
             status: e.status,
@@ -403,6 +425,7 @@ pub(crate) fn turn_of(record: &Stored, machine: &Machine) -> u32 {
     match &record.entry {
         SessionEntry::Ruled(r) => r.call.turn,
         SessionEntry::Done(d) => d.call.turn,
+        SessionEntry::TaskStarted(task) => task.call.turn,
         SessionEntry::Asked { ask, .. } | SessionEntry::Answered { ask, .. } => ask.call.turn,
         _ => machine.transcript().turns(),
     }

@@ -12,6 +12,7 @@ mod prompt;
 mod retry;
 pub mod scheduler;
 mod sink;
+mod tasks;
 mod totals;
 pub mod wire;
 
@@ -20,7 +21,7 @@ pub use clock::SystemClock;
 pub use driver::{Driver, Progress, TokenCount};
 pub use event::{
     AgentEvent, AnswerStarted, AssistantMessage, BlockDelta, BlockKind, BlockStarted, Configured, DeltaKind,
-    EVENT_VERSION, Envelope, ModelFailed, QuestionAnswered, QuestionAsked, RunEnded, RunStarted,
+    EVENT_VERSION, Envelope, ModelFailed, QuestionAnswered, QuestionAsked, RunEnded, RunStarted, TaskEnded,
     ToolFinished, ToolProgress, ToolRuled, UserMessage, replay,
 };
 pub use host::{EngineError, Host, RunSpec, SectionSource};
@@ -28,4 +29,5 @@ pub use machine::{Call, Machine, RunFold, Step};
 pub use prompt::{FixedSection, Surroundings};
 pub use retry::RetryConfig;
 pub use sink::{EventSink, EventStream};
+pub use tasks::TaskSet;
 pub use totals::{ModelUse, Totals};

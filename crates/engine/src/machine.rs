@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use open_agent_model::{
     Access, Answer, AskId, Block, CallId, Change, Decision, Effect, Message, MessageId, Prefix, Question,
-    RawJson, Role, RunId, RunStatus, StopReason, Timestamp, ToolUse,
+    RawJson, Role, RunId, RunStatus, StopReason, Task, TaskId, Timestamp, ToolUse,
 };
 use open_agent_session::{
-    Done, ModelDone, ModelFailed, ModelSettings, Notice, Origin, Ruled, RunEnded, RunStarted, SessionEntry,
-    Stored, Transcript, UserMessage,
+    Done, ModelDone, ModelFailed, ModelSettings, Notice, NoticeKind, Origin, Ruled, RunEnded, RunStarted,
+    SessionEntry, Stored, Transcript, UserMessage,
 };
 use open_agent_tool::SessionState;
 
@@ -63,6 +63,10 @@ pub struct Machine {
     run: Option<RunFold>,
     interrupted: bool,
     context_tokens: u64,
+    /// All background work, and whether the model knows that it is over.
+    tasks: BTreeMap<TaskId, (Task, bool)>,
+    /// The newest notice of its kind, which holds for the whole session.
+    variables_removed: Option<Notice>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -153,6 +157,9 @@ impl Machine {
             SessionEntry::User(_) => self.on_user(),
             SessionEntry::RunStarted(started) => self.on_run_started(started, record.at),
             SessionEntry::Noticed(notice) => {
+                if notice.kind == NoticeKind::VariablesRemoved {
+                    self.variables_removed = Some(notice.clone());
+                }
                 if let Some(run) = &mut self.run {
                     run.notices.push(notice.clone());
                 }
@@ -172,6 +179,14 @@ impl Machine {
             SessionEntry::Answered { ask, answer } => self.on_answered(*ask, answer),
             SessionEntry::Started { call } => self.set_phase(*call, Progress::Started),
             SessionEntry::Done(done) => self.on_done(done),
+            SessionEntry::TaskStarted(task) => {
+                self.tasks.insert(task.id.clone(), (task.clone(), false));
+            }
+            SessionEntry::TaskEnded(ended) => {
+                if let Some((_, is_over)) = self.tasks.get_mut(&ended.task) {
+                    *is_over = true;
+                }
+            }
             SessionEntry::Interrupted {} => self.interrupted = true,
             SessionEntry::RunEnded(ended) => self.on_run_ended(ended),
             SessionEntry::Unknown(_) | _ => {}
@@ -256,6 +271,23 @@ impl Machine {
             _ => None,
         });
         waiting.collect()
+    }
+
+    /// Background work that was started in this session.
+    #[must_use]
+    pub fn task(&self, id: &TaskId) -> Option<&Task> {
+        self.tasks.get(id).map(|(task, _)| task)
+    }
+
+    /// Background work of whose end the model was not told.
+    pub fn open_tasks(&self) -> impl Iterator<Item = &Task> {
+        self.tasks.values().filter(|(_, is_over)| !is_over).map(|(task, _)| task)
+    }
+
+    /// Whether this was said last about the variables that commands do not see.
+    #[must_use]
+    pub fn is_told(&self, variables_removed: &Notice) -> bool {
+        self.variables_removed.as_ref() == Some(variables_removed)
     }
 
     /// How many tokens the conversation had at the last answer, by the vendor's own count.

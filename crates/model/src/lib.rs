@@ -19,6 +19,7 @@ mod request;
 pub mod scripted;
 mod secret;
 mod stream;
+mod task;
 mod usage;
 
 pub use abilities::{ThinkingAbilities, thinking_abilities};
@@ -41,4 +42,5 @@ pub use request::{
 };
 pub use secret::{Env, Secret};
 pub use stream::{ModelEvent, StopReason, ToolFragment};
+pub use task::{Task, TaskEnd, TaskId, TaskKind};
 pub use usage::{Usage, UsageUpdate};

@@ -7,17 +7,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
-use open_agent_engine::{Driver, EngineError, Envelope, EventSink, EventStream, Host, RunSpec, TokenCount};
-use open_agent_model::{Answer, AskId, Block, Effort, SessionId, ThinkingMode};
+use open_agent_engine::{Driver, EngineError, Envelope, EventSink, EventStream, RunSpec, TokenCount};
+use open_agent_model::{Answer, AskId, Block, Effort, SessionId, TaskId, ThinkingMode};
 use open_agent_session::{ModelSettings, RunLimits};
+use open_agent_tool::TaskStatus;
 use tokio::sync::{Mutex as AsyncMutex, OnceCell, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::builder::Wiring;
+use crate::builder::{Live, Wiring};
 use crate::{AgentBuilder, AgentError, ConfigError, QueryResult};
 
 /// An agent. Clones share the conversation; prompts that overlap wait for each other.
+///
+/// Whatever its commands started ends with the last clone: it is asked to, and killed half a second later. Dropping waits
+/// for that and blocks meanwhile, if there is anything to end; [`Agent::close`] does not block.
 #[derive(Clone)]
 pub struct Agent {
     inner: Arc<Inner>,
@@ -26,10 +30,11 @@ pub struct Agent {
 struct Inner {
     wiring: Wiring,
     /// Made at the first prompt, since making an agent does no IO.
-    host: OnceCell<Arc<Host>>,
+    live: OnceCell<Live>,
     driver: AsyncMutex<Option<Driver>>,
     running: Mutex<Option<CancellationToken>>,
     settings: watch::Sender<ModelSettings>,
+    closed: CancellationToken,
 }
 
 /// What is asked: text, or content blocks.
@@ -58,7 +63,8 @@ impl Agent {
     pub(crate) fn new(wiring: Wiring) -> Self {
         let (driver, running) = (AsyncMutex::new(None), Mutex::new(None));
         let settings = watch::Sender::new(wiring.settings());
-        Self { inner: Arc::new(Inner { wiring, host: OnceCell::new(), driver, running, settings }) }
+        let (live, closed) = (OnceCell::new(), CancellationToken::new());
+        Self { inner: Arc::new(Inner { wiring, live, driver, running, settings, closed }) }
     }
 
     /// The session's name.
@@ -179,6 +185,46 @@ impl Agent {
         running.map(|token| token.cancel()).is_some()
     }
 
+    /// Background work of this agent, also what has ended, in the order in which it was started.
+    #[must_use]
+    pub fn tasks(&self) -> Vec<TaskStatus> {
+        self.inner.live.get().map(|live| live.host.ports.tasks.list()).unwrap_or_default()
+    }
+
+    /// Stops background work and all its processes, and waits for their end. Nothing happens to work that has ended.
+    pub async fn stop_task(&self, id: &str) -> Result<TaskStatus, AgentError> {
+        let stopped = match self.inner.live.get() {
+            Some(live) => live.host.ports.tasks.stop(&TaskId(id.to_owned())).await,
+            None => None,
+        };
+        stopped.ok_or_else(|| {
+            let known = self.tasks().into_iter().map(|status| status.task.id.0).collect();
+            AgentError::NoTask { id: id.to_owned(), known }
+        })
+    }
+
+    /// Ends the agent: interrupts the run, waits for its end, then ends everything that its commands started and that still
+    /// runs. Asked again, clones included, it answers [`AgentError::Closed`]. The session stays, and another agent can go
+    /// on with it. Not to be awaited in one of the agent's own tools.
+    pub async fn close(&self) {
+        self.inner.closed.cancel();
+        self.interrupt();
+        // Whoever has it, the run or a prompt that waited, gives it back.
+        drop(self.inner.driver.lock().await.take());
+        if let Some(live) = self.inner.live.get() {
+            live.host.ports.tasks.stop_all().await;
+            live.runner.end_all().await;
+        }
+    }
+
+    /// Kills every process that the agent's commands started, before it returns; none is started any more. For a program
+    /// that has to end now and cannot wait for [`Agent::close`]. May be called from any thread.
+    pub fn kill_processes(&self) {
+        if let Some(live) = self.inner.live.get() {
+            live.runner.kill_all();
+        }
+    }
+
     /// A run lives on a task of its own: whoever waits for it may leave at any moment without tearing the log.
     fn start(&self, task: Task, sink: EventSink) -> Run<QueryResult> {
         let cancel = CancellationToken::new();
@@ -224,6 +270,10 @@ impl Inner {
         };
         *self.running() = Some(cancel.clone());
         let _running = Running(self);
+        // After the token is there for all to see: either it is cancelled by whoever closes, or this is seen.
+        if self.closed.is_cancelled() {
+            return Err(AgentError::Closed);
+        }
         let mut driver = self.open(&mut place).await?;
         driver.set_sink(sink);
         driver.set_cancel(cancel);
@@ -239,12 +289,12 @@ impl Inner {
     /// Takes the driver out: one that panics, or whose log fails under it, is no good any more, and the next prompt opens
     /// the session anew.
     async fn open(&self, place: &mut Option<Driver>) -> Result<Driver, AgentError> {
-        let host = self.host.get_or_try_init(|| async { self.wiring.host().map(Arc::new) }).await?;
+        let live = self.live.get_or_try_init(|| async { self.wiring.host() }).await?;
         match place.take() {
             Some(driver) => Ok(driver),
             None => {
                 let id = self.wiring.session_id.clone();
-                Ok(Driver::open(Arc::clone(host), id, EventSink::none()).await?)
+                Ok(Driver::open(Arc::clone(&live.host), id, EventSink::none()).await?)
             }
         }
     }
@@ -264,6 +314,7 @@ impl Inner {
             let next = tokio::select! {
                 biased;
                 () = all.cancelled() => None,
+                () = self.closed.cancelled() => None,
                 next = poll_fn(|cx| input.as_mut().poll_next(cx)) => next,
             };
             let Some(prompt) = next.map(Into::into) else { return results };

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use open_agent_engine::{Budget, FixedSection, Host, SectionSource, Surroundings, SystemClock};
+use open_agent_engine::{Budget, FixedSection, Host, SectionSource, Surroundings, SystemClock, TaskSet};
 use open_agent_model::{
     Catalogue, Cost, Effort, Env, ModelInfo, PermissionMode, Provider, RequestOptions, SessionId,
 };
@@ -40,6 +40,13 @@ pub(crate) struct Wiring {
     provider: Arc<dyn Provider>,
     store: Option<Arc<dyn SessionStore>>,
     tools: Vec<Arc<dyn ToolSource>>,
+}
+
+/// What an agent has once it was first asked.
+pub(crate) struct Live {
+    pub host: Arc<Host>,
+    /// The one that is in the host's ports.
+    pub runner: Arc<PlainRunner>,
 }
 
 impl AgentBuilder {
@@ -270,7 +277,7 @@ impl Wiring {
         real.map_err(|source| ConfigError::Cwd { path, source })
     }
 
-    pub(crate) fn host(&self) -> Result<Host, ConfigError> {
+    pub(crate) fn host(&self) -> Result<Live, ConfigError> {
         let root = self.root()?;
         let home: Option<PathBuf> = self.env.get("HOME").map(PathBuf::from);
         let sessions = match (&self.options.sessions_dir, &home) {
@@ -292,12 +299,14 @@ impl Wiring {
             allowed_tools: self.options.allowed_tools.iter().cloned().collect(),
             roots: vec![root.clone(), scratch.clone()],
         };
+        let runner = Arc::new(PlainRunner::new(&self.env, REMOVED_VARIABLES));
         let ports = Ports {
             files: Arc::new(PlainFiles::new(home, scratch)),
-            runner: Arc::new(PlainRunner::new(&self.env, REMOVED_VARIABLES)),
+            runner: Arc::<PlainRunner>::clone(&runner),
+            tasks: Arc::new(TaskSet::new(Arc::new(SystemClock))),
             clock: Arc::new(SystemClock),
         };
-        Ok(Host {
+        let host = Host {
             provider: Arc::clone(&self.provider),
             store,
             tools: self.tools.clone(),
@@ -310,7 +319,8 @@ impl Wiring {
             request: self.request(),
             retry: self.options.retry.clone(),
             fallback_model: self.options.fallback_model.as_deref().map(|m| self.catalogue.resolve(m).into()),
-        })
+        };
+        Ok(Live { host: Arc::new(host), runner })
     }
 
     fn sections(&self, root: PathBuf) -> Vec<Arc<dyn SectionSource>> {

@@ -105,10 +105,25 @@ pub enum AgentError {
     /// It was interrupted while it waited for an earlier prompt to end.
     #[error("the prompt was interrupted before its turn came")]
     Interrupted,
+    /// [`Agent::close`](crate::Agent::close) was called.
+    #[error("the agent is closed")]
+    Closed,
+    /// No background work has that name.
+    #[error("there is no background task {id:?}: {}", known_tasks(.known))]
+    NoTask {
+        /// The name.
+        id: String,
+        /// The names there are.
+        known: Vec<String>,
+    },
     /// The session has no run yet.
     #[error("there is no run to go on with")]
     NothingToResume,
     /// The run's task ended without a result.
     #[error("the run ended without a result")]
     Lost,
+}
+
+fn known_tasks(known: &[String]) -> String {
+    if known.is_empty() { "there are none".to_owned() } else { format!("there are {}", known.join(", ")) }
 }

@@ -36,12 +36,14 @@ pub use open_agent_engine::{AgentEvent, Envelope, RetryConfig, TokenCount, wire}
 pub use open_agent_model as model;
 pub use open_agent_model::{
     Answer, AskId, Block, Catalogue, Cost, Effort, Env, Message, ModelInfo, PermissionMode, Price, Provider,
-    Question, RunStatus, Secret, SessionId, ThinkingMode, Usage,
+    Question, RunStatus, Secret, SessionId, Task, TaskEnd, TaskId, TaskKind, ThinkingMode, Usage,
 };
 pub use open_agent_session as session;
 pub use open_agent_session::{JsonlStore, MemoryStore, SessionStore, ToolScheduling};
 pub use open_agent_tool as tool;
-pub use open_agent_tool::{Tool, ToolCx, ToolError, ToolOutput, erase, read_only_tool_fn, tool_fn};
+pub use open_agent_tool::{
+    TaskStatus, Tool, ToolCx, ToolError, ToolOutput, erase, read_only_tool_fn, tool_fn,
+};
 
 /// For tests of what is built on this library: a model that plays a script.
 pub mod testing {

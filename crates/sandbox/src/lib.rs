@@ -6,6 +6,7 @@ mod files;
 mod resolve;
 mod runner;
 mod tree;
+mod trees;
 
 pub use environment::REMOVED_VARIABLES;
 pub use files::PlainFiles;

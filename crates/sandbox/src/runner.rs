@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use open_agent_model::{BoxFuture, Env};
@@ -22,19 +22,21 @@ use uuid::Uuid;
 
 use crate::environment::split;
 use crate::tree::{MARK, Tree, started_at};
+use crate::trees::{TreeNumber, Trees};
 
 /// How long a process may take to end itself.
 const GRACE: Duration = Duration::from_millis(500);
 /// Waiting needs next to no stack.
 const SMALL_STACK: usize = 128 * 1024;
 
-/// Starts processes as the user. What its commands left running ends with it.
+/// Starts processes as the user. All of them, and what they left running, end with it: dropping it asks them to end and
+/// kills those that have not half a second later. That blocks; [`PlainRunner::end_all`] does the same without blocking.
 pub struct PlainRunner {
     env: Arc<BTreeMap<String, String>>,
     removed: Vec<String>,
     id: Uuid,
     count: AtomicU64,
-    left: Arc<Left>,
+    trees: Arc<Trees>,
 }
 
 impl PlainRunner {
@@ -48,29 +50,30 @@ impl PlainRunner {
             removed,
             id: Uuid::new_v4(),
             count: AtomicU64::new(0),
-            left: Arc::default(),
+            trees: Arc::default(),
         }
     }
 
-    /// The names of the variables that no process sees.
-    #[must_use]
-    pub fn removed(&self) -> &[String] {
-        &self.removed
+    /// Ends everything that it started and that still runs: asks, waits half a second, kills. Nothing can be started
+    /// from then on.
+    pub async fn end_all(&self) {
+        if self.trees.close() {
+            let trees = Arc::clone(&self.trees);
+            let _ = tokio::task::spawn_blocking(move || trees.end(GRACE)).await;
+        }
     }
 
-    /// Ends what commands left running, politely. (Dropping the runner kills it.)
-    pub async fn end_left(&self) {
-        let trees = self.left.take();
-        if !trees.is_empty() {
-            let end = move || trees.iter().for_each(|tree| tree.end(GRACE));
-            let _ = tokio::task::spawn_blocking(end).await;
-        }
+    /// Kills everything that it started and that still runs, before it returns. Nothing can be started from then on.
+    /// For a program that is about to end and cannot wait.
+    pub fn kill_all(&self) {
+        self.trees.kill();
     }
 
     fn start(&self, spec: CommandSpec) -> impl FnOnce() -> Result<Started, PortError> + use<> {
         let n = self.count.fetch_add(1, Ordering::Relaxed);
         let mut mark = format!("{}.{n}", self.id.simple());
         let env = Arc::clone(&self.env);
+        let trees = Arc::clone(&self.trees);
         move || {
             let own = mark.clone();
             if let Some(outer) = env.get(MARK) {
@@ -93,13 +96,18 @@ impl PlainRunner {
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped());
             new_session(&mut command);
-            let mut child = command.spawn().map_err(failed)?;
-            let main = Pid::from_child(&child);
-            let stdout = child.stdout.take().map(OwnedFd::from);
-            let stderr = child.stderr.take().map(OwnedFd::from);
-            let pipes = stdout.iter().chain(&stderr).filter_map(pipe_name).collect();
-            let tree = Tree { main, mark: own, since: started_at(main), pipes, reaped: false };
-            Ok(Started { child, tree, stdout, stderr })
+            let started = trees.start(|| {
+                let mut child = command.spawn()?;
+                let main = Pid::from_child(&child);
+                let stdout = child.stdout.take().map(OwnedFd::from);
+                let stderr = child.stderr.take().map(OwnedFd::from);
+                let pipes = stdout.iter().chain(&stderr).filter_map(pipe_name).collect();
+                let tree = Tree { main, mark: own, since: started_at(main), pipes, reaped: false };
+                Ok(((child, tree.clone(), stdout, stderr), tree))
+            });
+            let ((child, tree, stdout, stderr), number) =
+                started.ok_or(PortError::Closed)?.map_err(failed)?;
+            Ok(Started { child, tree, stdout, stderr, number, trees })
         }
     }
 }
@@ -107,15 +115,24 @@ impl PlainRunner {
 impl CommandRunner for PlainRunner {
     fn spawn(&self, spec: CommandSpec) -> BoxFuture<'_, Result<Box<dyn Running>, PortError>> {
         let start = self.start(spec);
-        let left = Arc::clone(&self.left);
         Box::pin(async move {
             // If this future is dropped meanwhile, the pool drops the process, which kills it.
-            let start = move || Process::new(start()?, left).map_err(start_error);
+            let start = move || Process::new(start()?).map_err(start_error);
             match tokio::task::spawn_blocking(start).await {
                 Ok(process) => process.map(|p| Box::new(p) as Box<dyn Running>),
                 Err(error) => Err(start_error(io::Error::other(error))),
             }
         })
+    }
+
+    fn removed(&self) -> &[String] {
+        &self.removed
+    }
+}
+
+impl Drop for PlainRunner {
+    fn drop(&mut self) {
+        self.trees.end(GRACE);
     }
 }
 
@@ -133,27 +150,13 @@ fn start_error(source: io::Error) -> PortError {
     PortError::Io { action: "start", path: PathBuf::from("a process"), source }
 }
 
-/// Trees whose commands are over.
-#[derive(Default)]
-struct Left(Mutex<Vec<Tree>>);
-
-impl Left {
-    fn take(&self) -> Vec<Tree> {
-        self.0.lock().map(|mut trees| std::mem::take(&mut *trees)).unwrap_or_default()
-    }
-}
-
-impl Drop for Left {
-    fn drop(&mut self) {
-        self.take().iter().for_each(Tree::kill);
-    }
-}
-
 struct Started {
     child: Child,
     tree: Tree,
     stdout: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
+    number: TreeNumber,
+    trees: Arc<Trees>,
 }
 
 struct Process {
@@ -163,15 +166,16 @@ struct Process {
     stdout: Option<pipe::Receiver>,
     stderr: Option<pipe::Receiver>,
     exit: watch::Receiver<Option<Exit>>,
-    left: Arc<Left>,
+    number: TreeNumber,
+    trees: Arc<Trees>,
 }
 
 impl Process {
-    fn new(started: Started, left: Arc<Left>) -> io::Result<Self> {
-        let Started { child, tree, stdout, stderr } = started;
+    fn new(started: Started) -> io::Result<Self> {
+        let Started { child, tree, stdout, stderr, number, trees } = started;
         let (tell, exit) = watch::channel(None);
         let main = tree.main;
-        let mut process = Self { child: Some(child), tree, stdout: None, stderr: None, exit, left };
+        let mut process = Self { child: Some(child), tree, stdout: None, stderr: None, exit, number, trees };
         // Our own pipes, made a moment ago: no need to check what they are.
         let receiver = |fd: Option<OwnedFd>| fd.map(pipe::Receiver::from_owned_fd).transpose();
         process.stdout = receiver(stdout)?;
@@ -184,7 +188,7 @@ impl Process {
 
     fn reap(&mut self) {
         if let Some(mut child) = self.child.take() {
-            let _ = child.wait();
+            self.trees.reap(self.number, || drop(child.wait()));
             self.tree.reaped = true;
         }
     }
@@ -224,10 +228,8 @@ impl Running for Process {
                 self.reap();
                 // Only now: between the look and here one may have gone.
                 alive.retain(|d| is_alive(d.pid));
-                if !alive.is_empty()
-                    && let Ok(mut left) = self.left.0.lock()
-                {
-                    left.push(self.tree.clone());
+                if alive.is_empty() {
+                    self.trees.forget(self.number);
                 }
                 alive
             };
@@ -242,9 +244,13 @@ impl Drop for Process {
         let tree = self.tree.clone();
         // At once, for the program may be about to end; what is made meanwhile is met by the thread.
         tree.strike();
+        let (trees, number) = (Arc::clone(&self.trees), self.number);
         let finish = move || {
             tree.kill();
-            let _ = child.wait();
+            // However long that takes, nobody else may have to wait for it.
+            wait_without_reaping(tree.main);
+            trees.reap(number, || drop(child.wait()));
+            trees.forget(number);
         };
         let _ = std::thread::Builder::new().name("reap".into()).stack_size(SMALL_STACK).spawn(finish);
     }

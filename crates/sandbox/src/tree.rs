@@ -35,47 +35,92 @@ pub(crate) struct Tree {
 impl Tree {
     /// Asks all to end, waits for `grace`, kills what is left.
     pub(crate) fn end(&self, grace: Duration) {
-        if !self.signal(Signal::TERM) {
-            return;
-        }
-        // A stopped process sees the request only when it goes on.
-        self.signal(Signal::CONT);
-        let until = Instant::now() + grace;
-        while Instant::now() < until {
-            std::thread::sleep(POLL);
-            if self.is_gone() {
-                return;
-            }
-        }
-        self.kill();
+        end(self, grace);
     }
 
     /// Kills all, at once.
     pub(crate) fn kill(&self) {
-        for _ in 0..ROUNDS {
-            if !self.signal(Signal::KILL) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        kill(self);
     }
 
-    /// Kills what is there now, without waiting. Says whether something was.
-    pub(crate) fn strike(&self) -> bool {
-        self.signal(Signal::KILL)
+    /// Kills what is there now, without waiting.
+    pub(crate) fn strike(&self) {
+        self.signal(Signal::KILL);
     }
 
+    /// Those that run, but for the main process.
+    pub(crate) fn descendants(&self) -> Vec<Descendant> {
+        let mut all = members(std::slice::from_ref(self));
+        all.retain(|p| self.reaped || *p != self.main);
+        all.into_iter().map(describe).collect()
+    }
+}
+
+/// One tree or several: what can be signalled.
+pub(crate) trait Signalled {
+    /// Sends it to all that run now. Says whether there was any.
+    fn signal(&self, signal: Signal) -> bool;
+
+    /// Whether nothing runs.
+    fn is_gone(&self) -> bool;
+}
+
+impl Signalled for Tree {
     fn signal(&self, signal: Signal) -> bool {
-        let members = self.members();
-        if !self.reaped {
-            let _ = kill_process_group(self.main, signal);
+        std::slice::from_ref(self).signal(signal)
+    }
+
+    fn is_gone(&self) -> bool {
+        std::slice::from_ref(self).is_gone()
+    }
+}
+
+impl Signalled for [Tree] {
+    fn signal(&self, signal: Signal) -> bool {
+        let members = members(self);
+        for tree in self.iter().filter(|tree| !tree.reaped) {
+            let _ = kill_process_group(tree.main, signal);
         }
         for pid in &members {
             let _ = kill_process(*pid, signal);
         }
         !members.is_empty() || (cfg!(not(target_os = "linux")) && !self.is_gone())
     }
+
+    fn is_gone(&self) -> bool {
+        is_gone(self)
+    }
 }
+
+/// Asks all to end, waits for `grace`, kills what is left.
+pub(crate) fn end(trees: &impl Signalled, grace: Duration) {
+    if !trees.signal(Signal::TERM) {
+        return;
+    }
+    // A stopped process sees the request only when it goes on.
+    trees.signal(Signal::CONT);
+    let until = Instant::now() + grace;
+    while Instant::now() < until {
+        std::thread::sleep(POLL);
+        if trees.is_gone() {
+            return;
+        }
+    }
+    kill(trees);
+}
+
+/// Kills all, at once.
+pub(crate) fn kill(trees: &impl Signalled) {
+    for _ in 0..ROUNDS {
+        if !trees.signal(Signal::KILL) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[cfg(target_os = "linux")]
+use linux::{describe, is_gone, members};
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::started_at;
@@ -103,71 +148,66 @@ mod linux {
         process(pid.as_raw_nonzero().get()).map_or(0, |p| p.started)
     }
 
-    impl Tree {
-        /// All that run, the main process included.
-        pub(crate) fn members(&self) -> Vec<Pid> {
-            let candidates: Vec<Process> = processes().filter(|p| p.started >= self.since).collect();
-            let main = self.main.as_raw_nonzero().get();
-            let mut ours: HashSet<i32> = HashSet::new();
+    /// All that run of these trees, main processes included. One look at the system, however many trees.
+    pub(crate) fn members(trees: &[Tree]) -> Vec<Pid> {
+        let Some(since) = trees.iter().map(|tree| tree.since).min() else { return Vec::new() };
+        let candidates: Vec<Process> = processes().filter(|p| p.started >= since).collect();
+        let mut ours: HashSet<i32> = HashSet::new();
+        for p in &candidates {
+            let by_number = trees.iter().any(|tree| {
+                let main = tree.main.as_raw_nonzero().get();
+                !tree.reaped && (p.pid == main || p.group == main)
+            });
+            if by_number || is_marked(trees, p.pid) || holds_pipe(trees, p.pid) {
+                ours.insert(p.pid);
+            }
+        }
+        loop {
+            let before = ours.len();
             for p in &candidates {
-                let by_number = !self.reaped && (p.pid == main || p.group == main);
-                if by_number || self.is_marked(p.pid) || self.holds_pipe(p.pid) {
+                if [p.parent, p.group, p.session].iter().any(|id| ours.contains(id)) {
                     ours.insert(p.pid);
                 }
             }
-            loop {
-                let before = ours.len();
-                for p in &candidates {
-                    if [p.parent, p.group, p.session].iter().any(|id| ours.contains(id)) {
-                        ours.insert(p.pid);
-                    }
-                }
-                if ours.len() == before {
-                    break;
-                }
+            if ours.len() == before {
+                break;
             }
-            let own = i32::try_from(std::process::id()).unwrap_or_default();
-            let alive =
-                candidates.iter().filter(|p| ours.contains(&p.pid) && p.pid != own && is_alive(p.state));
-            alive.filter_map(|p| Pid::from_raw(p.pid)).collect()
         }
+        let own = i32::try_from(std::process::id()).unwrap_or_default();
+        let alive = candidates.iter().filter(|p| ours.contains(&p.pid) && p.pid != own && is_alive(p.state));
+        alive.filter_map(|p| Pid::from_raw(p.pid)).collect()
+    }
 
-        pub(crate) fn is_gone(&self) -> bool {
-            self.members().is_empty()
-        }
+    pub(crate) fn is_gone(trees: &[Tree]) -> bool {
+        members(trees).is_empty()
+    }
 
-        /// Those that run, but for the main process.
-        pub(crate) fn descendants(&self) -> Vec<Descendant> {
-            let mut all: Vec<Pid> = self.members();
-            all.retain(|p| self.reaped || *p != self.main);
-            all.into_iter().map(describe).collect()
-        }
+    fn is_marked(trees: &[Tree], pid: i32) -> bool {
+        let Ok(environ) = fs::read(format!("/proc/{pid}/environ")) else { return false };
+        environ.split(|b| *b == 0).any(|variable| {
+            let value = variable.strip_prefix(MARK.as_bytes()).and_then(|v| v.strip_prefix(b"="));
+            let is_ours = |mark: &[u8]| trees.iter().any(|tree| tree.mark.as_bytes() == mark);
+            value.is_some_and(|v| v.split(|b| *b == b':').any(is_ours))
+        })
+    }
 
-        fn is_marked(&self, pid: i32) -> bool {
-            let Ok(environ) = fs::read(format!("/proc/{pid}/environ")) else { return false };
-            environ.split(|b| *b == 0).any(|variable| {
-                let value = variable.strip_prefix(MARK.as_bytes()).and_then(|v| v.strip_prefix(b"="));
-                value.is_some_and(|v| v.split(|b| *b == b':').any(|mark| mark == self.mark.as_bytes()))
-            })
+    fn holds_pipe(trees: &[Tree], pid: i32) -> bool {
+        // We hold the other ends.
+        if u32::try_from(pid).is_ok_and(|p| p == std::process::id()) {
+            return false;
         }
-
-        fn holds_pipe(&self, pid: i32) -> bool {
-            // We hold the other ends.
-            if u32::try_from(pid).is_ok_and(|p| p == std::process::id()) {
-                return false;
-            }
-            let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
-            open.flatten()
-                .filter_map(|fd| fs::read_link(fd.path()).ok())
-                .any(|target| self.pipes.iter().any(|pipe| target.as_os_str().as_bytes() == pipe.as_bytes()))
-        }
+        let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+        let pipes = || trees.iter().flat_map(|tree| &tree.pipes);
+        open.flatten()
+            .filter_map(|fd| fs::read_link(fd.path()).ok())
+            .any(|target| pipes().any(|pipe| target.as_os_str().as_bytes() == pipe.as_bytes()))
     }
 
     fn is_alive(state: u8) -> bool {
         !matches!(state, b'Z' | b'X')
     }
 
-    fn describe(pid: Pid) -> Descendant {
+    pub(crate) fn describe(pid: Pid) -> Descendant {
         let number = pid.as_raw_nonzero().get();
         let line = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
         let line = line.strip_suffix(b"\0").unwrap_or(&line);
@@ -209,20 +249,23 @@ mod portable {
         0
     }
 
-    impl Tree {
-        pub(crate) fn members(&self) -> Vec<Pid> {
-            Vec::new()
-        }
+    pub(crate) fn members(_trees: &[Tree]) -> Vec<Pid> {
+        Vec::new()
+    }
 
-        pub(crate) fn is_gone(&self) -> bool {
-            self.reaped || rustix::process::test_kill_process_group(self.main).is_err()
-        }
+    pub(crate) fn is_gone(trees: &[Tree]) -> bool {
+        let is_gone =
+            |tree: &Tree| tree.reaped || rustix::process::test_kill_process_group(tree.main).is_err();
+        trees.iter().all(is_gone)
+    }
 
-        pub(crate) fn descendants(&self) -> Vec<Descendant> {
-            Vec::new()
-        }
+    pub(crate) fn describe(pid: Pid) -> Descendant {
+        Descendant { pid: pid.as_raw_nonzero().get().unsigned_abs(), command: String::new() }
     }
 }
+
+#[cfg(not(target_os = "linux"))]
+use portable::{describe, is_gone, members};
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) use portable::started_at;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use open_agent_model::{
     Access, Answer, AskId, CallId, Change, Cost, Effect, Effort, Message, PermissionMode, Prefix,
-    ProviderErrorKind, Question, RawJson, ResultBlock, Ruling, RunId, RunStatus, Seq, StopReason,
-    ThinkingMode, Timestamp, Usage,
+    ProviderErrorKind, Question, RawJson, ResultBlock, Ruling, RunId, RunStatus, Seq, StopReason, Task,
+    TaskEnd, TaskId, ThinkingMode, Timestamp, Usage,
 };
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -73,6 +73,10 @@ pub enum SessionEntry {
     },
     /// A call has its result.
     Done(Done),
+    /// A call began work that goes on in the background.
+    TaskStarted(Task),
+    /// Background work is over, and the model is told.
+    TaskEnded(TaskEnded),
     /// The run is to stop.
     Interrupted {},
     /// A run is over.
@@ -253,6 +257,8 @@ pub enum NoticeKind {
     MediaWithheld,
     /// The model ended its answer as it should, but wrote no text and made no call.
     NoText,
+    /// Commands do not see all variables of the environment: keys are kept from them.
+    VariablesRemoved,
 }
 
 /// See [`SessionEntry::Withheld`].
@@ -332,6 +338,17 @@ impl Done {
     }
 }
 
+/// See [`SessionEntry::TaskEnded`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskEnded {
+    /// Which.
+    pub task: TaskId,
+    /// How.
+    pub end: TaskEnd,
+    /// What the model is told, in the user's place.
+    pub message: Arc<Message>,
+}
+
 /// See [`SessionEntry::RunEnded`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunEnded {
@@ -345,7 +362,7 @@ pub struct RunEnded {
 }
 
 /// The tags that this version knows; anything else is [`SessionEntry::Unknown`].
-const KNOWN: [&str; 16] = [
+const KNOWN: [&str; 18] = [
     "noticed",
     "withheld",
     "opened",
@@ -360,6 +377,8 @@ const KNOWN: [&str; 16] = [
     "answered",
     "started",
     "done",
+    "task_started",
+    "task_ended",
     "interrupted",
     "run_ended",
 ];

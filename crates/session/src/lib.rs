@@ -13,7 +13,7 @@ mod writer;
 
 pub use entry::{
     Done, FORMAT_VERSION, Failure, MediaScope, ModelDone, ModelFailed, ModelSettings, Notice, NoticeKind,
-    Opened, Origin, Owner, Retry, Ruled, RunEnded, RunLimits, RunStarted, SessionEntry, Stored,
+    Opened, Origin, Owner, Retry, Ruled, RunEnded, RunLimits, RunStarted, SessionEntry, Stored, TaskEnded,
     ToolScheduling, UserMessage, Withheld,
 };
 pub use store::{Claim, Durability, JsonlStore, Lease, MemoryStore, SessionStore, StoreError};

@@ -34,6 +34,7 @@ impl Transcript {
     pub fn apply(&mut self, entry: &SessionEntry) {
         match entry {
             SessionEntry::User(user) => self.push_user(&user.message),
+            SessionEntry::TaskEnded(ended) => self.push_user(&ended.message),
             SessionEntry::ModelDone(done) => self.push_answer(&done.message),
             SessionEntry::ModelFailed(failed) => {
                 self.partial = failed.partial.clone().filter(|_| failed.retry.is_none());

@@ -12,7 +12,7 @@ use open_agent_model::{Answer, CallId, FileStamp, Question, RawJson, Slot};
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
-use crate::{CommandRunner, Files, Ports, Suspended};
+use crate::{CommandRunner, Files, Ports, Suspended, Tasks};
 
 /// Session state as a call sees it: a fold of the log.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -135,6 +135,12 @@ impl ToolCx {
     #[must_use]
     pub fn runner(&self) -> &dyn CommandRunner {
         &*self.0.parts.ports.runner
+    }
+
+    /// Background work.
+    #[must_use]
+    pub fn tasks(&self) -> &dyn Tasks {
+        &*self.0.parts.ports.tasks
     }
 
     /// All ports.

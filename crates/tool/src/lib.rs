@@ -9,6 +9,7 @@ mod output;
 mod ports;
 mod schema;
 mod set;
+mod tasks;
 mod tool;
 
 pub use cx::{CxParts, ProgressSink, SessionState, ToolCx};
@@ -19,4 +20,5 @@ pub use ports::{
 };
 pub use schema::schema_of;
 pub use set::{ToolSet, ToolSource};
+pub use tasks::{TaskSpec, TaskStatus, TaskWork, Tasks};
 pub use tool::{DynTool, PreparedCall, Tool, erase, read_only_tool_fn, tool_fn};

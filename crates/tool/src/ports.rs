@@ -11,6 +11,8 @@ use std::sync::Arc;
 use open_agent_model::{BoxFuture, FileStamp, Timestamp};
 use tokio::io::AsyncRead;
 
+use crate::Tasks;
+
 /// The only way tools touch files.
 pub trait Files: Send + Sync {
     /// The real, absolute path behind `path` as seen from `cwd`: `~` expanded, `.`, `..` and links resolved as far as
@@ -46,6 +48,9 @@ pub fn file_stamp(metadata: &std::fs::Metadata) -> FileStamp {
 pub trait CommandRunner: Send + Sync {
     /// Starts it, in a process group of its own, with its input closed.
     fn spawn(&self, spec: CommandSpec) -> BoxFuture<'_, Result<Box<dyn Running>, PortError>>;
+
+    /// The names of variables that are kept from all processes.
+    fn removed(&self) -> &[String];
 }
 
 /// A process to start.
@@ -131,6 +136,9 @@ pub enum PortError {
     /// Nothing is wired here.
     #[error("this agent has no {0}")]
     Absent(&'static str),
+    /// The agent is about to end, so nothing is started any more.
+    #[error("the agent is being closed")]
+    Closed,
 }
 
 /// The ports of one run.
@@ -140,6 +148,8 @@ pub struct Ports {
     pub files: Arc<dyn Files>,
     /// Processes.
     pub runner: Arc<dyn CommandRunner>,
+    /// Background work.
+    pub tasks: Arc<dyn Tasks>,
     /// Time.
     pub clock: Arc<dyn Clock>,
 }
@@ -174,5 +184,8 @@ impl Files for Absent {
 impl CommandRunner for Absent {
     fn spawn(&self, _: CommandSpec) -> BoxFuture<'_, Result<Box<dyn Running>, PortError>> {
         Box::pin(async { Err(PortError::Absent("way to start processes")) })
+    }
+    fn removed(&self) -> &[String] {
+        &[]
     }
 }

@@ -72,8 +72,8 @@ pub(super) const CRATES: &[Row] = &[
         name: "builtins",
         layer: 2,
         deps: &["model", "tool"],
-        // The tools are tested on real files and processes.
-        test_deps: &["sandbox"],
+        // The tools are tested on real files, processes and background work.
+        test_deps: &["sandbox", "engine"],
         without: LIGHT,
         ..PLAIN
     },

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use open_agent_model::Change;
+use open_agent_tool::CommandRunner as _;
 use serde_json::json;
 
 use crate::world::{World, details, text};
@@ -82,7 +83,7 @@ async fn h_bsh_02_a_daemon_does_not_hold_the_call() {
         tokio::task::yield_now().await;
     }
     assert_eq!(w.ok("Read", json!({"file_path": path})).await, "     1\tlater\n");
-    w.runner.end_left().await;
+    w.runner.end_all().await;
     assert!(w.processes().is_empty(), "{:?}", w.processes());
 }
 
@@ -105,7 +106,7 @@ async fn h_bsh_03_output_is_bounded_in_memory_and_kept_in_a_file() {
     assert_eq!(w.ok("Bash", json!({"command": r"printf 'a\xffb\n'"})).await, "a\u{fffd}b\n");
 }
 
-fn resident_kb() -> u64 {
+pub(crate) fn resident_kb() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|l| l.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
@@ -345,7 +346,7 @@ async fn awkward_commands_answer_in_time_and_leave_nothing() {
         if matches!(expect, Expect::Left(_)) {
             let left = details(&output)["leftRunning"].as_array().unwrap().len();
             assert!(left > 0 && !sleepers(&w).is_empty(), "{command}");
-            w.runner.end_left().await;
+            w.runner.end_all().await;
         }
         let left = sleepers(&w);
         assert!(left.is_empty(), "{command} left {left:?}");

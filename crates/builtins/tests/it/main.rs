@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod background;
 mod bash;
 mod edit;
 mod glob;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use open_agent_builtins::core_tools;
+use open_agent_engine::TaskSet;
 use open_agent_model::{CallId, Change, Env, RawJson, ResultBlock, Timestamp};
 use open_agent_sandbox::{PlainFiles, PlainRunner, REMOVED_VARIABLES};
 use open_agent_tool::{Clock, CxParts, Ports, SessionState, ToolCx, ToolError, ToolOutput, ToolSet};
@@ -27,6 +28,7 @@ pub(crate) struct World {
     pub(crate) state: Mutex<SessionState>,
     pub(crate) tools: ToolSet,
     pub(crate) runner: Arc<PlainRunner>,
+    pub(crate) tasks: Arc<TaskSet>,
     pub(crate) cancel: CancellationToken,
     pub(crate) progress: Arc<Mutex<Vec<String>>>,
     files: Arc<PlainFiles>,
@@ -47,6 +49,7 @@ impl World {
         Self {
             files: Arc::new(PlainFiles::new(Some(real.join("home")), real.join("scratch"))),
             runner: Arc::new(PlainRunner::new(&env.into_iter().collect::<Env>(), REMOVED_VARIABLES)),
+            tasks: Arc::new(TaskSet::new(Arc::new(NoTime))),
             _dir: dir,
             root,
             state: Mutex::new(state),
@@ -75,6 +78,7 @@ impl World {
         let progress = Arc::clone(&self.progress);
         let runner: Arc<PlainRunner> = Arc::clone(&self.runner);
         let files: Arc<PlainFiles> = Arc::clone(&self.files);
+        let tasks: Arc<TaskSet> = Arc::clone(&self.tasks);
         ToolCx::new(CxParts {
             call: CallId { turn: 1, index: 0 },
             root: self.root.clone(),
@@ -82,7 +86,7 @@ impl World {
             answers: Vec::new(),
             cancel: self.cancel.clone(),
             progress: Arc::new(move |_, line| progress.lock().unwrap().push(line.to_owned())),
-            ports: Ports { files, runner, clock: Arc::new(NoTime) },
+            ports: Ports { files, runner, tasks, clock: Arc::new(NoTime) },
         })
     }
 

@@ -7,7 +7,7 @@ mod frames;
 mod screen;
 mod words;
 
-pub(crate) use words::call;
+pub(crate) use words::{call, one_line};
 
 use std::io::{self, IsTerminal as _};
 

@@ -184,6 +184,10 @@ impl Output for Screen {
                 self.since = Instant::now();
             }
             AgentEvent::Interrupted => self.line("✗", "interrupted"),
+            AgentEvent::TaskEnded(ended) => {
+                let what = one_line(&ended.task.description);
+                self.line("—", &format!("{} {}: {what}", ended.task.id, ended.end));
+            }
             AgentEvent::Notice(notice) => self.line("!", &one_line(&notice.text)),
             AgentEvent::Configured(c) => self.line("—", &format!("model {} → {}", c.from.model, c.to.model)),
             _ => {}

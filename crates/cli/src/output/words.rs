@@ -36,7 +36,7 @@ fn is_harmless(c: char) -> bool {
 }
 
 /// The first line that is not empty.
-pub(super) fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     line.chars().filter(|c| is_harmless(*c)).collect()
 }

@@ -176,3 +176,21 @@ fn the_model_that_answered_is_named_and_the_one_that_was_asked_is_billed() {
     assert_eq!(started["event"]["message"]["model"], "claude-sonnet-4-6-20260217");
     assert!(out.result()["modelUsage"]["claude-sonnet-4-6"].is_object(), "{}", out.result());
 }
+
+#[test]
+fn h_log_02_what_commands_do_not_see_is_told_with_names_alone() {
+    let told = "commands do not see these variables: ANTHROPIC_API_KEY, OPENAI_API_KEY";
+    let rig = |tool: Reply| Rig::answering([tool, Reply::text("ok")]);
+    let bash = || Reply::tool("Bash", json!({ "command": "true" }));
+    let args = |format| ["-p", "Go", "--allowed-tools", "Bash", "--output-format", format];
+    let out = rig(bash()).run(args("stream-json"));
+    let notices: Vec<Value> = out.frames().into_iter().filter(|f| f["subtype"] == "notice").collect();
+    assert_eq!(notices.iter().map(|f| &f["message"]).collect::<Vec<_>>(), [told]);
+    let out = rig(bash()).run(args("text").iter().chain(&["--verbose"]));
+    assert_eq!(out.stderr.matches(told).count(), 1, "{}", out.stderr);
+    let out = rig(bash()).run(args("text"));
+    assert_eq!((out.stdout.as_str(), out.stderr.as_str()), ("ok\n", ""));
+    let out =
+        rig(Reply::tool("Glob", json!({ "pattern": "*" }))).run(args("text").iter().chain(&["--verbose"]));
+    assert!(!out.stderr.contains("do not see"), "no command, no notice: {}", out.stderr);
+}

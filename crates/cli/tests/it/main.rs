@@ -5,6 +5,7 @@
 mod demo;
 mod failures;
 mod flags;
+mod flood;
 mod formats;
 mod peer_llama;
 mod rig;

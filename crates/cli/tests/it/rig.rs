@@ -53,6 +53,7 @@ impl Rig {
     pub(crate) fn bare<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_open-agent"));
         command.args(args).current_dir(self.project.path()).env_clear();
+        command.env("TEST_RIG", self.project.path());
         command.env("HOME", self.home.path()).env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
@@ -117,6 +118,32 @@ impl Rig {
         path.canonicalize().unwrap()
     }
 
+    /// Command lines of all processes that the program started and that still run; also of those that dropped their
+    /// environment, if they sleep for `nap`.
+    pub(crate) fn survivors(&self, nap: &str) -> Vec<String> {
+        let mine = format!("TEST_RIG={}", self.project.path().display());
+        let mut all = Vec::new();
+        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+            let read = |name: &str| std::fs::read(entry.path().join(name)).unwrap_or_default();
+            let line = String::from_utf8_lossy(&read("cmdline")).replace('\0', " ");
+            let is_mine = read("environ").split(|b| *b == 0).any(|v| v == mine.as_bytes());
+            let is_program = line.starts_with(env!("CARGO_BIN_EXE_open-agent"));
+            if (is_mine && !is_program && !line.is_empty()) || line.trim_end() == format!("sleep {nap}") {
+                all.push(line);
+            }
+        }
+        all
+    }
+
+    /// Waits until so many processes sleep for `nap`.
+    pub(crate) fn wait_for_naps(&self, nap: &str, count: usize) {
+        let (begin, sleep) = (Instant::now(), format!("sleep {nap}"));
+        while self.survivors(nap).iter().filter(|line| line.trim_end() == sleep).count() < count {
+            assert!(begin.elapsed() < PATIENCE, "{:?}", self.survivors(nap));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// Waits until the server was asked `count` times.
     pub(crate) fn wait_for_requests(&self, count: usize) {
         let begin = Instant::now();
@@ -125,6 +152,11 @@ impl Rig {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+}
+
+/// A time to sleep that nothing else sleeps for; `n` is the test's own.
+pub(crate) fn nap(n: u8) -> String {
+    format!("300.{}{n:03}", std::process::id())
 }
 
 impl Outcome {

@@ -1,20 +1,43 @@
 //! Interrupts and readers that go away.
 
 use std::io::Read as _;
-use std::process::Child;
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use open_agent_testkit::server::{Pace, Reply};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::rig::{Rig, read_line, wait};
+use crate::rig::{Rig, nap, read_line, wait};
 
 /// Half a second is what it takes; the rest is for a machine that has other things to do.
 const BOUND: Duration = Duration::from_secs(10);
 
 fn send(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+fn wait_until(mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Until the pipe takes no more, so that the program waits for a reader.
+fn wait_until_full(pipe: &ChildStdout) {
+    wait_until(|| rustix::io::ioctl_fionread(pipe).unwrap() >= 60_000);
+}
+
+/// Until the signal was delivered: a second one that comes earlier would be the same one.
+fn wait_until_taken(child: &Child, signal: Signal) {
+    wait_until(|| {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).unwrap();
+        let mask = u64::from_str_radix(mask.trim(), 16).unwrap();
+        (mask >> (signal.as_raw() - 1)) & 1 == 0
+    });
 }
 
 fn stalled() -> Rig {
@@ -25,7 +48,7 @@ fn stalled() -> Rig {
 
 #[test]
 fn h_int_01_ctrl_c_in_a_stalled_answer() {
-    for signal in [Signal::INT, Signal::TERM] {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
         let rig = stalled();
         let args = ["-p", "Go", "--output-format", "stream-json", "--include-partial-messages"];
         let mut child = rig.command(args).spawn().unwrap();
@@ -37,7 +60,7 @@ fn h_int_01_ctrl_c_in_a_stalled_answer() {
         stdout.read_to_string(&mut rest).unwrap();
         let out = rig.finish(child);
         assert!(begin.elapsed() < BOUND);
-        assert_eq!((out.code(), out.stderr.as_str()), (130, "error: interrupted\n"));
+        assert_eq!((out.code(), out.stderr.as_str()), (code, "error: interrupted\n"));
         let result: serde_json::Value = serde_json::from_str(rest.lines().last().unwrap()).unwrap();
         assert_eq!((&result["type"], &result["subtype"]), (&json!("result"), &json!("cancelled")));
         assert_eq!(
@@ -61,34 +84,103 @@ fn ctrl_c_while_only_the_answer_is_wanted() {
     assert!(words.is_empty() || words.starts_with("the model's last words: some"), "{words}");
 }
 
+/// Nobody listens, and some have left the group, the session, their parent or the environment. Six sleep.
+fn stubborn(nap: &str) -> String {
+    format!(
+        "trap '' TERM INT HUP; env -i setsid sleep {nap} & setsid sleep {nap} & nohup sleep {nap} >/dev/null 2>&1 & \
+         (setsid sleep {nap} >/dev/null 2>&1 &); (sleep {nap} & disown); "
+    )
+}
+
 #[test]
-fn h_int_02_ctrl_c_while_a_tool_runs_leaves_nothing_running() {
-    let rig = Rig::answering([Reply::tool("Bash", json!({ "command": "echo $$ > pid; sleep 300" }))]);
-    let args = ["-p", "Go", "--output-format", "json", "--allowed-tools", "Bash"];
-    let child = rig.command(args).spawn().unwrap();
-    let file = rig.project.path().join("pid");
-    let begin = Instant::now();
-    let pid = loop {
-        let text = std::fs::read_to_string(&file).unwrap_or_default();
-        if let Ok(pid) = text.trim().parse::<i32>() {
-            break Pid::from_raw(pid).unwrap();
-        }
-        assert!(begin.elapsed() < Duration::from_secs(60), "the tool did not start");
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    send(&child, Signal::INT);
-    let out = rig.finish(child);
-    assert_eq!(out.code(), 130);
-    let result = out.result();
-    assert_eq!(
-        (&result["subtype"], &result["terminal_reason"]),
-        (&json!("cancelled"), &json!("aborted_tools"))
-    );
-    // Killed; whoever inherits it may take a moment to notice.
-    while rustix::process::test_kill_process(pid).is_ok() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "the shell is still there");
-        std::thread::sleep(Duration::from_millis(5));
+fn h_int_02_a_signal_while_a_tool_runs_leaves_nothing_running() {
+    let nap = nap(1);
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        let command = stubborn(&nap) + &format!("sleep {nap}; sleep {nap}");
+        let rig = Rig::answering([Reply::tool("Bash", json!({ "command": command }))]);
+        let args = ["-p", "Go", "--output-format", "json", "--allowed-tools", "Bash"];
+        let child = rig.command(args).spawn().unwrap();
+        rig.wait_for_naps(&nap, 6);
+        send(&child, signal);
+        let out = rig.finish(child);
+        assert_eq!(rig.survivors(&nap), Vec::<String>::new(), "the program waits for their end");
+        assert_eq!(out.code(), code);
+        let result = out.result();
+        assert_eq!(
+            (&result["subtype"], &result["terminal_reason"]),
+            (&json!("cancelled"), &json!("aborted_tools"))
+        );
     }
+}
+
+#[test]
+fn what_bash_started_ends_with_the_program() {
+    let nap = nap(2);
+    let left = stubborn(&nap) + "echo left";
+    let polite = "trap 'echo yes > tidied; exit' TERM; echo ready > ready; while :; do sleep 0.01; done";
+    let background = |command: &str| json!({ "command": command, "run_in_background": true });
+    let rig = Rig::answering([
+        Reply::tool("Bash", json!({ "command": left })),
+        Reply::tool("Bash", background(&(stubborn(&nap) + &format!("sleep {nap}")))),
+        Reply::tool("Bash", background(polite)),
+        Reply::tool("Bash", json!({ "command": "until [ -e ready ]; do sleep 0.01; done" })),
+        Reply::text("done"),
+    ]);
+    let out = rig.run(["-p", "Go", "--output-format", "stream-json", "--allowed-tools", "Bash"]);
+    assert_eq!(rig.survivors(&nap), Vec::<String>::new(), "the program waits for their end");
+    assert_eq!((out.code(), out.result()["result"].as_str()), (0, Some("done")));
+    let started = out.frames().iter().filter(|f| f["subtype"] == "task_started").count();
+    assert_eq!(started, 2);
+    assert!(rig.requests().iter().any(|r| r.body.to_string().contains("Left running")), "something was left");
+    let tidied = std::fs::read_to_string(rig.project.path().join("tidied"));
+    assert_eq!(tidied.unwrap(), "yes\n", "they are asked first");
+    let told: Vec<&str> = out.stderr.lines().collect();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert_eq!(told[1], format!("warning: bash_2_0 was still running and ended with the program: {polite}"));
+}
+
+#[test]
+fn the_second_ctrl_c_leaves_nothing_running_either() {
+    let nap = nap(3);
+    // As below, the program can not even say that it was interrupted.
+    let rig = Rig::answering([
+        Reply::tool("Bash", json!({ "command": stubborn(&nap) + "echo left" })),
+        Reply::tool(
+            "Bash",
+            json!({ "command": stubborn(&nap) + &format!("sleep {nap}"), "run_in_background": true }),
+        ),
+        Reply::text("x".repeat(400_000)).delta(400_000),
+    ]);
+    let args = ["-p", "Go", "--output-format", "stream-json", "--include-partial-messages"];
+    let mut child = rig.command(args).args(["--allowed-tools", "Bash"]).spawn().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    read_line(&mut stdout);
+    rig.wait_for_requests(3);
+    rig.wait_for_naps(&nap, 11);
+    wait_until_full(&stdout);
+    send(&child, Signal::INT);
+    wait_until_taken(&child, Signal::INT);
+    assert!(child.try_wait().unwrap().is_none(), "one is not enough here");
+    send(&child, Signal::INT);
+    assert_eq!(wait(&mut child, BOUND).code(), Some(130));
+    assert_eq!(rig.survivors(&nap), Vec::<String>::new());
+}
+
+#[test]
+fn started_with_nohup_it_outlives_the_terminal() {
+    let command = "echo ready > ready; until [ -e go ]; do sleep 0.01; done";
+    let rig = Rig::answering([Reply::tool("Bash", json!({ "command": command })), Reply::text("done")]);
+    let program = rig.command(["-p", "Go", "--allowed-tools", "Bash"]);
+    let mut nohup = Command::new("sh");
+    nohup.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(program.get_program()).args(program.get_args());
+    nohup.env_clear().envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    nohup.current_dir(rig.project.path()).stdin(Stdio::null());
+    let child = nohup.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until(|| rig.project.path().join("ready").exists());
+    send(&child, Signal::HUP);
+    rig.file("go", "");
+    let out = rig.finish(child);
+    assert_eq!((out.code(), out.stdout.as_str()), (0, "done\n"), "{}", out.stderr);
 }
 
 #[test]
@@ -99,10 +191,9 @@ fn the_second_ctrl_c_ends_a_process_that_cannot_go_on() {
     let mut child = rig.command(args).spawn().unwrap();
     let mut stdout = child.stdout.take().unwrap();
     read_line(&mut stdout);
-    rig.wait_for_requests(1);
-    std::thread::sleep(Duration::from_millis(300));
+    wait_until_full(&stdout);
     send(&child, Signal::INT);
-    std::thread::sleep(Duration::from_millis(100));
+    wait_until_taken(&child, Signal::INT);
     assert!(child.try_wait().unwrap().is_none(), "one is not enough here");
     send(&child, Signal::INT);
     assert_eq!(wait(&mut child, BOUND).code(), Some(130));

@@ -154,3 +154,23 @@ fn without_a_prompt_a_terminal_is_told_what_to_do() {
     let rig = works();
     assert_eq!(Terminal::new(80).run(rig.command(["Look"]), true).0, 0);
 }
+
+#[test]
+fn the_end_of_background_work_is_shown() {
+    let wait =
+        r#"until grep -qs "exit code 3" "$HOME"/.open-agent-sdk/sessions/*/scratch/*; do sleep 0.01; done"#;
+    let glob = || Reply::tool("Glob", json!({ "pattern": "*" }));
+    let rig = Rig::answering([
+        Reply::tool("Bash", json!({ "command": "exit 3", "run_in_background": true })),
+        Reply::tool("Bash", json!({ "command": wait })),
+        glob(),
+        glob(),
+        Reply::text("done"),
+    ]);
+    let args = ["-p", "Go", "--allowed-tools", "Bash"];
+    let (code, text) = Terminal::new(80).run(rig.command(args), false);
+    let shown = plain(&text);
+    assert_eq!(code, 0, "{shown}");
+    assert_eq!(shown.matches("— bash_0_0 ended with exit code 3: exit 3\n").count(), 1, "{shown}");
+    assert!(shown.contains("! commands do not see these variables: ANTHROPIC_API_KEY"), "{shown}");
+}

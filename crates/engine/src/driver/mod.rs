@@ -22,6 +22,7 @@ use crate::{EngineError, EventSink, Host, Machine, RunSpec, Step};
 
 mod bound;
 mod model;
+mod tasks;
 mod tell;
 mod tokens;
 mod tools;
@@ -177,7 +178,10 @@ impl Driver {
                         self.record(vec![SessionEntry::Configured(settings)], Durability::Written).await?;
                     }
                     (None, Some(until)) => return Ok(Progress::Sleeping(until)),
-                    (None, None) => self.call_model().await?,
+                    (None, None) => match self.task_news() {
+                        news if news.is_empty() => self.call_model().await?,
+                        news => self.record(news, Durability::Written).await?,
+                    },
                 }
             }
             Step::Rule(calls) => self.rule(calls).await?,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use open_agent_model::{AskId, CallId, Decision, Effect, RawJson, ResultBlock};
+use open_agent_model::{Access, AskId, CallId, Decision, Effect, RawJson, ResultBlock};
 use open_agent_policy::Verdict;
 use open_agent_session::{Done, Durability, Ruled, SessionEntry};
 use open_agent_tool::{CxParts, PreparedCall, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSet};
@@ -79,7 +79,11 @@ impl Driver {
                 self.cancel = tokio_util::sync::CancellationToken::new();
                 self.interrupt(Vec::new()).await
             }
-            entries = self.live.finished() => self.record(entries, Durability::Written).await,
+            done = self.live.finished() => {
+                let mut entries = self.started_tasks();
+                entries.extend(done);
+                self.record(entries, Durability::Written).await
+            }
         }
     }
 
@@ -112,8 +116,12 @@ impl Driver {
             }
         };
         if prepared.effect() != Effect::ReadOnly {
+            let runs_command = prepared.access().iter().any(|a| matches!(a, Access::Exec(_)));
+            let mut entries: Vec<SessionEntry> =
+                runs_command.then(|| self.variables_notice()).flatten().into_iter().collect();
             // On disk before it begins: after a crash it must be known that it may have run.
-            self.record(vec![SessionEntry::Started { call: id }], Durability::Synced).await?;
+            entries.push(SessionEntry::Started { call: id });
+            self.record(entries, Durability::Synced).await?;
         }
         self.live.start(id, prepared, cx);
         Ok(true)

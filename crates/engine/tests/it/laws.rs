@@ -29,13 +29,14 @@ fn random_model(seed: u64) -> Scripted {
         for _ in 0..rng.below(5) {
             let n = rng.below(6);
             let input = format!(r#"{{"n":{n}}}"#);
-            reply = match rng.below(12) {
+            reply = match rng.below(14) {
                 0..4 => reply.and_call("read", &input),
                 4..7 => reply.and_call("write", &input),
                 7 => reply.and_call("ask", &input),
                 8 => reply.and_call("panic", &input),
                 9 => reply.and_call("no such tool", &input),
                 10 => reply.and_call("write", r#"{"n": 1"#),
+                11..13 => reply.and_call("background", &input),
                 _ => reply.and_text("some text ").and_thinking("hm"),
             };
         }
@@ -100,6 +101,21 @@ fn assert_no_invalid_request(records: &[Stored]) {
         if let SessionEntry::ModelFailed(failed) = &record.entry {
             let error = failed.error.as_ref().map(|e| e.message.clone()).unwrap_or_default();
             assert!(!error.contains("valid"), "{error}");
+        }
+    }
+}
+
+/// The model learns of the end of background work once, and only of work that has begun.
+fn assert_told_once(records: &[Stored]) {
+    let mut running = HashSet::new();
+    let mut begun = HashSet::new();
+    for record in records {
+        match &record.entry {
+            SessionEntry::TaskStarted(task) => {
+                assert!(begun.insert(task.id.clone()) && running.insert(task.id.clone()), "{record:?}");
+            }
+            SessionEntry::TaskEnded(ended) => assert!(running.remove(&ended.task), "{record:?}"),
+            _ => {}
         }
     }
 }
@@ -190,6 +206,7 @@ async fn random_life(seed: u64) -> Vec<Stored> {
     }
     let records = log_of(&*store).await;
     assert_no_invalid_request(&records);
+    assert_told_once(&records);
     assert_sendable(&records);
     for call in ruled_unsafe(&records) {
         assert!(effects.get(&call).copied().unwrap_or(0) <= 1, "{call} took effect twice");
@@ -214,6 +231,7 @@ async fn continue_prefix(records: &[Stored], seed: u64) {
     let after = log_of(&*store).await;
     assert_eq!(&after[..records.len()], records, "nothing is rewritten");
     assert_no_invalid_request(&after);
+    assert_told_once(&after);
     assert_sendable(&after);
 }
 

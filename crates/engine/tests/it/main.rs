@@ -8,4 +8,5 @@ mod crash;
 mod laws;
 mod media;
 mod scenarios;
+mod tasks;
 mod world;

@@ -7,17 +7,18 @@ use std::sync::{Arc, Mutex};
 
 use open_agent_engine::{
     Budget, Driver, Envelope, EventSink, EventStream, FixedSection, Host, Progress, RetryConfig, RunFold,
-    RunSpec, SystemClock,
+    RunSpec, SystemClock, TaskSet,
 };
 use open_agent_model::scripted::Scripted;
 use open_agent_model::{
-    Block, CallId, Catalogue, Change, PermissionMode, Question, RawJson, RequestOptions, RunStatus,
-    SessionId, Slot, Timestamp,
+    Block, BoxFuture, CallId, Catalogue, Change, PermissionMode, Question, RawJson, RequestOptions,
+    RunStatus, SessionId, Slot, TaskEnd, TaskKind, Timestamp,
 };
 use open_agent_policy::{Gate, Policy};
 use open_agent_session::{MemoryStore, ModelSettings, Owner, RunLimits, SessionStore};
 use open_agent_tool::{
-    Absent, Clock, DynTool, Ports, ToolError, ToolOutput, ToolSet, ToolSource, read_only_tool_fn, tool_fn,
+    Absent, Clock, DynTool, Ports, TaskSpec, ToolError, ToolOutput, ToolSet, ToolSource, read_only_tool_fn,
+    tool_fn,
 };
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -88,7 +89,25 @@ pub(crate) fn toy_tools(effects: &Effects) -> Vec<Arc<dyn DynTool>> {
         cx.cancel().cancelled().await;
         Err::<String, _>(ToolError::new("stopped in time"))
     });
-    vec![read, write, ask, fail, panic, forever]
+    let background = tool_fn("background", "Goes on.", |input: Input, cx| async move {
+        let spec = TaskSpec {
+            kind: TaskKind::Bash,
+            description: "work".into(),
+            call: cx.call(),
+            output_file: "/out.txt".into(),
+        };
+        let work = move |_| {
+            let work: BoxFuture<'static, TaskEnd> = Box::pin(async move {
+                for _ in 0..input.n * 3 {
+                    tokio::task::yield_now().await;
+                }
+                TaskEnd::Exited { code: Some(0), signal: None }
+            });
+            work
+        };
+        Ok(cx.tasks().start(spec, Box::new(work))?.id.0)
+    });
+    vec![read, write, ask, fail, panic, forever, background]
 }
 
 /// A second passes at each look; ids count up.
@@ -174,7 +193,12 @@ impl World {
             store: options.store,
             tools,
             gate: Gate::new(options.policy),
-            ports: Ports { files: Arc::new(Absent), runner: Arc::new(Absent), clock: options.clock },
+            ports: Ports {
+                files: Arc::new(Absent),
+                runner: Arc::new(Absent),
+                tasks: Arc::new(TaskSet::new(Arc::clone(&options.clock))),
+                clock: options.clock,
+            },
             sections: vec![Arc::new(FixedSection::custom("Be a test."))],
             catalogue: Catalogue::default(),
             budget: options.budget,

@@ -10,4 +10,5 @@ mod peer_mocks;
 mod seventh_tool;
 mod silence;
 mod soak;
+mod tasks;
 mod wire;

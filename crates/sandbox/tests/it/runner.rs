@@ -148,7 +148,7 @@ async fn dropping_ends_the_whole_family() {
 #[tokio::test]
 async fn what_is_left_running_ends_with_the_runner() {
     let script = "sleep 300 & echo $!; env -i setsid sleep 300 & sleep 0.1; exit 0";
-    for politely in [false, true] {
+    for ends in ["dropped", "ended", "killed"] {
         let runner = runner();
         let mut running = runner.spawn(sh(script)).await.unwrap();
         let _stderr = running.stderr();
@@ -162,12 +162,53 @@ async fn what_is_left_running_ends_with_the_runner() {
         let pids: Vec<u32> = left.iter().map(|d| d.pid).collect();
         assert!(pids.contains(&line.trim().parse().unwrap()));
         assert!(pids.iter().all(|pid| runs(*pid)), "they go on");
-        if politely {
-            runner.end_left().await;
-        } else {
-            drop(runner);
+        match ends {
+            "dropped" => drop(runner),
+            "ended" => runner.end_all().await,
+            _ => runner.kill_all(),
         }
-        assert_gone(&pids);
+        assert!(!pids.iter().any(|pid| runs(*pid)), "{ends}: gone before it returns");
+    }
+}
+
+/// Both what goes on and what was left running, none of which listens to a polite request.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn everything_that_goes_on_ends_with_the_runner() {
+    for ends in ["dropped", "ended", "killed"] {
+        let runner = runner();
+        let mut going_on = Vec::new();
+        let mut all = Vec::new();
+        for _ in 0..3 {
+            let mut running = runner.spawn(sh(FAMILY)).await.unwrap();
+            all.extend(pids(&mut *running, 5).await);
+            going_on.push(running);
+        }
+        assert!(all.iter().all(|pid| runs(*pid)));
+        match ends {
+            "dropped" => drop(runner),
+            "ended" => runner.end_all().await,
+            _ => runner.kill_all(),
+        }
+        assert!(!all.iter().any(|pid| runs(*pid)), "{ends}: gone before it returns");
+        for running in &mut going_on {
+            assert_eq!(running.wait().await.unwrap().signal, Some(9));
+        }
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_started_once_all_was_ended() {
+    for politely in [false, true] {
+        let runner = runner();
+        assert_eq!(output(&runner, "echo one").await, "one\n");
+        if politely {
+            runner.end_all().await;
+        } else {
+            runner.kill_all();
+        }
+        let Err(error) = runner.spawn(sh("echo two")).await else { panic!("it started") };
+        assert_eq!(error.to_string(), "the agent is being closed");
     }
 }
 

@@ -1,5 +1,6 @@
 //! Bash: a shell command. Owns the time it may take, what is kept of its output, and the folder that it leaves behind.
 
+mod background;
 mod clean;
 mod output;
 mod shell;
@@ -7,8 +8,8 @@ mod shell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use open_agent_model::{Access, Change};
-use open_agent_tool::{Descendant, Exit, PortError, Running, Tool, ToolCx, ToolError, ToolOutput};
+use open_agent_model::{Access, CallId, Change};
+use open_agent_tool::{Descendant, Exit, Files, PortError, Running, Tool, ToolCx, ToolError, ToolOutput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -33,8 +34,11 @@ pub(super) struct Bash;
 pub(super) struct Input {
     /// The command.
     command: String,
-    /// Milliseconds until it is killed (default 120000, at most 600000).
+    /// Milliseconds until it is killed: 120000 by default, at most 600000; in the background 1800000 and 7200000.
     timeout: Option<u64>,
+    /// Start it and go on: for servers, watchers and whatever takes long.
+    #[serde(default)]
+    run_in_background: bool,
     /// What it does, in five to ten words, for people who watch.
     #[serde(default)]
     #[expect(dead_code, reason = "front ends read it from the input")]
@@ -67,7 +71,9 @@ impl Tool for Bash {
         "Runs a command in bash, without a terminal and with its input closed: nothing can be asked. The working folder \
          lasts from call to call (inside the project); variables and functions do not. Output over 100,000 characters is \
          cut in the middle; the whole is kept in a file. For files use Read, Edit, Write, Glob and Grep rather than cat, \
-         sed, find or grep. A process started with & goes on after the call."
+         sed, find or grep. With run_in_background the call returns at once with a task id and the file that the output \
+         goes to; you are told when the command has ended, so do not wait for it with sleep. A cd in it moves nothing. \
+         Processes in the background, also those started with &, end with the session."
             .into()
     }
 
@@ -80,10 +86,13 @@ impl Tool for Bash {
             return Err(ToolError::bad_input("the command is empty"));
         }
         if input.timeout == Some(0) {
-            return Err(ToolError::bad_input("timeout is in milliseconds, from 1 to 600000"));
+            return Err(ToolError::bad_input("timeout is in milliseconds, from 1 on"));
+        }
+        let place = Place::find(cx)?;
+        if input.run_in_background {
+            return background::start(cx, place, input.command, input.timeout).await;
         }
         let limit = Duration::from_millis(input.timeout.unwrap_or(DEFAULT_MS).min(MAX_MS));
-        let place = Place::find(cx)?;
         let mut running = start(cx, &place.folder, &input.command).await?;
         let mut output = Output::new(cx.clone());
         let mut pipes = Pipes::of(&mut *running);
@@ -91,7 +100,7 @@ impl Tool for Bash {
         let left = if end.was_killed() { Vec::new() } else { running.leave().await };
         let mut report = Report { limit, end, left, left_output: None };
         if !report.left.is_empty() {
-            report.left_output = pipes.hand_over(cx).await;
+            report.left_output = pipes.hand_over(cx.files(), cx.call()).await;
         }
         Ok(report.finish(cx, place, output.finish().await))
     }
@@ -167,13 +176,12 @@ impl Pipes {
     }
 
     /// Goes on reading for those who were left running: without a reader their next line would kill them.
-    async fn hand_over(self, cx: &ToolCx) -> Option<PathBuf> {
+    async fn hand_over(self, files: &dyn Files, call: CallId) -> Option<PathBuf> {
         if self.are_closed() {
             return None;
         }
-        let call = cx.call();
         let name = format!("bash-{}-{}-left-running.txt", call.turn, call.index);
-        let (path, file) = cx.files().scratch(&name).await.ok()?;
+        let (path, file) = files.scratch(&name).await.ok()?;
         tokio::spawn(copy_rest(self.stdout, self.stderr, file));
         Some(path)
     }
@@ -260,15 +268,13 @@ impl Report {
         }
         let is_error = !matches!(self.end, End::Exited(Exit { code: Some(0), .. }));
         notes.extend(self.end_note());
-        notes.extend(self.left_note());
+        notes.extend(left_note(&self.left, self.left_output.as_deref()));
         let mut text = join(&output.stdout, &output.stderr);
         if text.is_empty() && notes.is_empty() {
             text.push_str("(No output.)");
         }
-        let whole = output
-            .spill
-            .as_ref()
-            .map_or(String::new(), |path| format!("; all {} bytes are in {}", output.bytes, path.display()));
+        let spill = output.spill.as_ref();
+        let whole = spill.map_or(String::new(), |(path, kept)| output::whole(path, (*kept, output.bytes)));
         let cut = head_and_tail(text, &whole);
         let text = if notes.is_empty() { cut } else { join(&cut, &notes.join("\n")) };
         let exit = if let End::Exited(exit) = self.end { exit } else { Exit { code: None, signal: None } };
@@ -279,7 +285,7 @@ impl Report {
             timed_out: self.end == End::TimedOut,
             exit_code: exit.code,
             signal: exit.signal,
-            persisted_output_path: output.spill,
+            persisted_output_path: output.spill.map(|(path, _)| path),
             output_bytes: output.bytes,
             left_running: self.left.iter().map(|d| d.pid).collect(),
             left_output_path: self.left_output,
@@ -298,25 +304,26 @@ impl Report {
             End::Exited(_) => Some("How it ended is not known.".into()),
             End::TimedOut => Some(format!(
                 "Timed out after {} ms: the command and all its processes were killed. Above is what it had written. \
-                 Give a larger timeout (at most {MAX_MS}), or start it with & and look later.",
+                 Give a larger timeout (at most {MAX_MS}), or run it in the background.",
                 self.limit.as_millis()
             )),
             End::Interrupted => Some("Interrupted: the command and all its processes were killed.".into()),
         }
     }
+}
 
-    fn left_note(&self) -> Option<String> {
-        if self.left.is_empty() {
-            return None;
-        }
-        let list: Vec<String> =
-            self.left.iter().take(10).map(|d| format!("{} ({})", d.pid, cut_line(&d.command, 100))).collect();
-        let mut note = format!("Left running: {}. They end with the session.", list.join(", "));
-        if let Some(path) = &self.left_output {
-            note.push_str(&format!(" What they write from now on goes to {}.", path.display()));
-        }
-        Some(note)
+/// Says what a command left running.
+fn left_note(left: &[Descendant], output: Option<&Path>) -> Option<String> {
+    if left.is_empty() {
+        return None;
     }
+    let list: Vec<String> =
+        left.iter().take(10).map(|d| format!("{} ({})", d.pid, cut_line(&d.command, 100))).collect();
+    let mut note = format!("Left running: {}. They end with the session.", list.join(", "));
+    if let Some(path) = output {
+        note.push_str(&format!(" What they write from now on goes to {}.", path.display()));
+    }
+    Some(note)
 }
 
 /// The folder that the shell ended in, if it is another one and may be kept.

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use open_agent_tool::ToolCx;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -41,6 +41,7 @@ pub(super) struct Output {
     /// In the order of arrival; not yet in the file.
     block: Vec<u8>,
     spill: Spill,
+    max_spill: u64,
     /// The newest bytes, for progress.
     newest: Vec<u8>,
 }
@@ -50,8 +51,8 @@ pub(super) struct Finished {
     pub(super) stdout: String,
     pub(super) stderr: String,
     pub(super) bytes: u64,
-    /// Where all of it is, if it was too much.
-    pub(super) spill: Option<PathBuf>,
+    /// Where it is, if it was too much, and how much of it.
+    pub(super) spill: Option<(PathBuf, u64)>,
     /// The folder that the shell reported last.
     pub(super) folder: Option<String>,
 }
@@ -72,6 +73,7 @@ impl Output {
             bytes: 0,
             block: Vec::new(),
             spill: Spill::NotNeeded,
+            max_spill: MAX_SPILL,
             newest: Vec::new(),
         }
     }
@@ -127,11 +129,11 @@ impl Output {
         }
         let block = std::mem::take(&mut self.block);
         let Spill::To { file, written, .. } = &mut self.spill else { return };
-        if *written >= MAX_SPILL {
+        if *written >= self.max_spill {
             return;
         }
         let Some(mut to) = file.take() else { return };
-        *written += block.len() as u64;
+        let len = block.len() as u64;
         let write = move || {
             let done = to.write_all(&block);
             (to, block, done)
@@ -140,7 +142,10 @@ impl Output {
         block.clear();
         self.block = block;
         // A full disk: what is there stays, no more is tried.
-        *file = done.is_ok().then_some(back);
+        if done.is_ok() {
+            *written += len;
+            *file = Some(back);
+        }
     }
 
     pub(super) async fn finish(mut self) -> Finished {
@@ -150,7 +155,7 @@ impl Output {
             None
         } else {
             self.write_block().await;
-            if let Spill::To { path, .. } = self.spill { Some(path) } else { None }
+            if let Spill::To { path, written, .. } = self.spill { Some((path, written)) } else { None }
         };
         Finished {
             stdout: self.stdout.text(),
@@ -160,6 +165,12 @@ impl Output {
             folder: self.reports.last,
         }
     }
+}
+
+/// Says where an output is that is not shown as a whole.
+pub(super) fn whole(path: &Path, (kept, all): (u64, u64)) -> String {
+    let which = if kept == all { "all".to_owned() } else { format!("{kept} of") };
+    format!("; {which} {all} bytes are in {}", path.display())
 }
 
 /// Head and tail of a stream.
@@ -203,7 +214,7 @@ impl Kept {
 }
 
 /// Bytes at the end that start a character without finishing it.
-fn incomplete(bytes: &[u8]) -> usize {
+pub(super) fn incomplete(bytes: &[u8]) -> usize {
     match bytes.utf8_chunks().last() {
         Some(chunk) if chunk.invalid().len() < 4 && bytes.ends_with(chunk.invalid()) => chunk.invalid().len(),
         _ => 0,
@@ -212,13 +223,13 @@ fn incomplete(bytes: &[u8]) -> usize {
 
 /// Takes the shell's reports out of its standard error, where they may arrive in pieces.
 #[derive(Default)]
-struct Reports {
+pub(super) struct Reports {
     last: Option<String>,
     held: Vec<u8>,
 }
 
 impl Reports {
-    fn take_out(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub(super) fn take_out(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut all = std::mem::take(&mut self.held);
         all.extend_from_slice(bytes);
         let mut out = Vec::with_capacity(all.len());
@@ -254,7 +265,7 @@ impl Reports {
         out
     }
 
-    fn finish(&mut self) -> Vec<u8> {
+    pub(super) fn finish(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.held)
     }
 }
@@ -289,8 +300,54 @@ async fn copy(pipe: Option<impl AsyncRead + Unpin>, mut file: Option<File>) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::sync::Arc;
+
+    use open_agent_model::{CallId, Timestamp};
+    use open_agent_sandbox::PlainFiles;
+    use open_agent_tool::{Absent, Clock, CxParts, Ports};
     use proptest::prelude::*;
+
+    use super::*;
+
+    struct NoTime;
+
+    impl Clock for NoTime {
+        fn now(&self) -> Timestamp {
+            Timestamp(0)
+        }
+        fn new_id(&self) -> u128 {
+            0
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_lacks_the_end_is_not_called_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = Arc::new(PlainFiles::new(None, dir.path()));
+        let absent = Arc::new(Absent);
+        let ports = Ports { files, runner: absent.clone(), tasks: absent, clock: Arc::new(NoTime) };
+        let cx = ToolCx::new(CxParts {
+            call: CallId { turn: 0, index: 0 },
+            root: dir.path().to_owned(),
+            state: Arc::default(),
+            answers: Vec::new(),
+            cancel: tokio_util::sync::CancellationToken::new(),
+            progress: Arc::new(|_, _| {}),
+            ports,
+        });
+        let mut output = Output::new(cx);
+        output.max_spill = 600_000;
+        for _ in 0..20 {
+            output.push(Side::Out, &[b'x'; 100_000]).await;
+        }
+        let finished = output.finish().await;
+        let (path, kept) = finished.spill.unwrap();
+        assert_eq!(finished.bytes, 2_000_000);
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), kept);
+        assert!((600_000..1_300_000).contains(&kept), "{kept}");
+        assert_eq!(whole(&path, (1, 2)), format!("; 1 of 2 bytes are in {}", path.display()));
+        assert_eq!(whole(&path, (2, 2)), format!("; all 2 bytes are in {}", path.display()));
+    }
 
     #[test]
     fn reports_are_taken_out_wherever_they_are_cut() {

@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
-use open_agent_model::{Answer, Cost, Question, RawJson, RunId, SessionId, ToolUseId, Usage};
+use open_agent_model::{Answer, Cost, Question, RawJson, RunId, SessionId, Task, TaskId, ToolUseId, Usage};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use uuid::Uuid;
@@ -64,6 +65,8 @@ pub(super) struct System<'a> {
     pub retry: Option<ApiRetry<'a>>,
     #[serde(flatten)]
     pub switched: Option<Switched<'a>>,
+    #[serde(flatten)]
+    pub task: Option<TaskFrame<'a>>,
     session_id: SessionId,
     uuid: Uuid,
 }
@@ -87,6 +90,28 @@ pub(super) struct Switched<'a> {
     pub to_model: &'a str,
 }
 
+/// What frames `system/task_started` and `system/task_notification` say.
+#[derive(Serialize)]
+pub(super) struct TaskFrame<'a> {
+    pub task_id: &'a TaskId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+    pub output_file: &'a Path,
+}
+
+impl<'a> TaskFrame<'a> {
+    pub(super) fn new(task: &'a Task) -> Self {
+        let (task_id, output_file) = (&task.id, task.output_file.as_path());
+        Self { task_id, task_type: None, description: None, status: None, summary: None, output_file }
+    }
+}
+
 impl System<'_> {
     pub(super) fn new(subtype: &'static str, session_id: SessionId, uuid: Uuid) -> Self {
         Self {
@@ -101,6 +126,7 @@ impl System<'_> {
             answer: None,
             retry: None,
             switched: None,
+            task: None,
             session_id,
             uuid,
         }

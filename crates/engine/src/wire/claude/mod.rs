@@ -11,15 +11,15 @@ use std::collections::hash_map::Entry;
 
 use open_agent_model::{
     CallId, Cost, Decision, Layer, Message, ProviderErrorKind, RawJson, RunStatus, SessionId, StopReason,
-    Timestamp, ToolUseId, Usage,
+    Task, TaskEnd, TaskKind, Timestamp, ToolUseId, Usage,
 };
 use open_agent_session::Origin;
 use serde::Serialize;
 use uuid::Uuid;
 
 use crate::{
-    AgentEvent, AssistantMessage, Envelope, ModelFailed, RunEnded, RunStarted, ToolFinished, ToolProgress,
-    ToolRuled, Totals,
+    AgentEvent, AssistantMessage, Envelope, ModelFailed, RunEnded, RunStarted, TaskEnded, ToolFinished,
+    ToolProgress, ToolRuled, Totals,
 };
 use block::{api_blocks, api_result};
 use stream::Streamed;
@@ -146,6 +146,8 @@ impl ClaudeFrames {
                 frame.message = Some(&notice.text);
                 self.line(Detail::Messages, &frame, out);
             }
+            AgentEvent::TaskStarted(task) => self.task_started(seq, task, out),
+            AgentEvent::TaskEnded(ended) => self.task_ended(seq, ended, out),
             AgentEvent::Configured(c) => {
                 let mut frame = self.system("model_switched", seq);
                 frame.switched = Some(frame::Switched { from_model: &c.from.model, to_model: &c.to.model });
@@ -349,6 +351,35 @@ impl ClaudeFrames {
             tool_use_result: None,
             synthetic: true,
         };
+        self.line(Detail::Messages, &frame, out);
+    }
+
+    fn task_started(&self, seq: u64, task: &Task, out: &mut Vec<u8>) {
+        let mut frame = self.system("task_started", seq);
+        frame.tool_use_id = self.calls.get(&task.call).map(|seen| &seen.id);
+        frame.task = Some(frame::TaskFrame {
+            task_type: Some(match task.kind {
+                TaskKind::Bash => "local_bash",
+                _ => task.kind.as_str(),
+            }),
+            description: Some(&task.description),
+            ..frame::TaskFrame::new(task)
+        });
+        self.line(Detail::Messages, &frame, out);
+    }
+
+    fn task_ended(&self, seq: u64, ended: &TaskEnded, out: &mut Vec<u8>) {
+        let mut frame = self.system("task_notification", seq);
+        let status = match ended.end {
+            end if end.is_success() => "completed",
+            TaskEnd::Stopped | TaskEnd::Lost => "stopped",
+            _ => "failed",
+        };
+        frame.task = Some(frame::TaskFrame {
+            status: Some(status),
+            summary: Some(format!("{} {}", ended.task.id, ended.end)),
+            ..frame::TaskFrame::new(&ended.task)
+        });
         self.line(Detail::Messages, &frame, out);
     }
 

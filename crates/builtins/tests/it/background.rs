@@ -1,0 +1,298 @@
+//! Bash in the background.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use open_agent_model::{CallId, TaskEnd, TaskId, TaskKind};
+use open_agent_tool::Tasks as _;
+use serde_json::json;
+
+use crate::bash::resident_kb;
+use crate::world::{World, details, text};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A command that was started: its name and its file.
+struct Started {
+    id: TaskId,
+    path: PathBuf,
+}
+
+impl World {
+    async fn background(&self, command: &str, timeout: u64) -> Started {
+        let input = json!({"command": command, "run_in_background": true, "timeout": timeout});
+        let output = self.call("Bash", input).await.unwrap();
+        assert!(!output.is_error, "{}", text(&output));
+        let details = details(&output);
+        let id = details["backgroundTaskId"].as_str().unwrap().to_owned();
+        let path = details["backgroundOutputPath"].as_str().unwrap().to_owned();
+        assert!(text(&output).contains(&id) && text(&output).contains(&path), "{}", text(&output));
+        Started { id: TaskId(id), path: path.into() }
+    }
+
+    /// Waits until the command is over and gives how it ended and what it wrote.
+    async fn ended(&self, started: &Started) -> (TaskEnd, String) {
+        let mut end = None;
+        until(&started.id.0, || {
+            end = self.tasks.find(&started.id).unwrap().end;
+            end.is_some()
+        })
+        .await;
+        (end.unwrap(), started.text())
+    }
+}
+
+impl Started {
+    fn text(&self) -> String {
+        std::fs::read_to_string(&self.path).unwrap()
+    }
+}
+
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < PATIENCE, "{what}");
+        tokio::task::yield_now().await;
+    }
+}
+
+fn exited(code: i32) -> TaskEnd {
+    TaskEnd::Exited { code: Some(code), signal: None }
+}
+
+#[tokio::test]
+async fn the_call_returns_at_once_and_the_file_grows() {
+    let w = World::new();
+    std::fs::create_dir(w.path("sub")).unwrap();
+    let command = "cd sub; echo first; echo oops >&2; until [ -e go ]; do sleep 0.01; done; pwd; exit 3";
+    let started = w.background(command, 60_000).await;
+    assert_eq!(started.id, TaskId::of(TaskKind::Bash, CallId { turn: 1, index: 0 }));
+    until("it writes", || started.text().contains("first\n") && started.text().contains("oops\n")).await;
+    let status = w.tasks.find(&started.id).unwrap();
+    assert!(status.is_running());
+    assert_eq!((&status.task.description, &status.task.output_file), (&command.into(), &started.path));
+    // It can be read while it grows, and again afterwards.
+    let read = json!({"file_path": started.path});
+    assert!(w.ok("Read", read.clone()).await.contains("first"));
+    w.file("sub/go", "");
+    let (end, text) = w.ended(&started).await;
+    assert_eq!(end, exited(3));
+    let folder = w.path("sub");
+    assert!(text.ends_with(&format!("\n{}\n[The command ended with exit code 3.]\n", folder.display())));
+    assert!(w.ok("Read", read).await.contains("ended with exit code 3"));
+    assert_eq!(w.state.lock().unwrap().cwd, w.root, "its cd moves nothing");
+}
+
+#[tokio::test]
+async fn h_bsh_01_in_the_background_input_is_closed_and_time_is_limited() {
+    let w = World::new();
+    let started = w.background("cat; read x || echo end; cat </dev/tty || echo none", 60_000).await;
+    let (end, text) = w.ended(&started).await;
+    assert_eq!(end, exited(0));
+    assert!(text.contains("end\n") && text.contains("none\n"), "{text}");
+    let started = w.background("echo before; trap '' TERM; (setsid sleep 302.5 &); sleep 302.5", 300).await;
+    let (end, text) = w.ended(&started).await;
+    assert_eq!(end, TaskEnd::TimedOut);
+    assert_eq!(text, "before\n[The command reached its time limit and was killed.]\n");
+    assert!(w.processes().is_empty(), "{:?}", w.processes());
+}
+
+#[tokio::test]
+async fn an_interrupt_leaves_it_alone_and_a_stop_ends_it() {
+    let w = World::new();
+    let started = w.background("echo begun; sleep 302.1 & setsid sleep 302.1", 60_000).await;
+    until("it runs", || w.processes().iter().filter(|p| p.starts_with("sleep 302.1")).count() == 2).await;
+    w.cancel.cancel();
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(w.tasks.find(&started.id).unwrap().is_running());
+    assert_eq!(w.tasks.stop(&started.id).await.unwrap().end, Some(TaskEnd::Stopped));
+    assert!(w.processes().is_empty(), "{:?}", w.processes());
+    assert_eq!(started.text(), "begun\n[The command was stopped.]\n");
+    // The run is being stopped, so no further one begins.
+    let error = w.fails("Bash", json!({"command": "sleep 302.2", "run_in_background": true})).await;
+    assert!(error.contains("Interrupted"), "{error}");
+    assert_eq!((w.tasks.list().len(), w.processes().len()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_prompt_without_a_line_end_is_shown() {
+    let w = World::new();
+    let started = w.background(r"printf '\033[1mName\033[0m: '; sleep 302.3", 60_000).await;
+    until("the prompt", || started.text() == "Name: ").await;
+    w.tasks.stop(&started.id).await;
+    assert_eq!(started.text(), "Name: \n[The command was stopped.]\n");
+}
+
+enum Expect {
+    /// It ends so by itself, and its file is this.
+    Ends(TaskEnd, &'static str),
+    /// It ends so by itself, and this is in its file.
+    Has(TaskEnd, &'static str),
+    /// It goes on until it is stopped.
+    GoesOn,
+}
+
+/// What background commands do to those who look after them.
+const AWKWARD: &[(&str, Expect)] = &[
+    ("exit 7", Expect::Ends(code(7), "[The command ended with exit code 7.]\n")),
+    ("true", Expect::Ends(code(0), "[The command ended with exit code 0.]\n")),
+    ("kill -9 $$", Expect::Ends(signal(9), "[The command was ended by signal 9.]\n")),
+    ("exec no-such-command-here", Expect::Has(code(127), "not found")),
+    ("no-such-command-here", Expect::Has(code(127), "command not found")),
+    ("echo 'unclosed", Expect::Has(code(2), "unexpected EOF")),
+    ("printf 'no newline'", Expect::Ends(code(0), "no newline\n[The command ended with exit code 0.]\n")),
+    (r"printf 'a\0b\377c\n'", Expect::Ends(code(0), "ab\u{fffd}c\n[The command ended with exit code 0.]\n")),
+    (r"printf '1%%\r50%%\r100%%\n'", Expect::Ends(code(0), "100%\n[The command ended with exit code 0.]\n")),
+    ("head -c 300000 /dev/urandom", Expect::Has(code(0), "[The command ended with exit code 0.]\n")),
+    (
+        "mkdir gone; cd gone; rmdir ../gone; echo still here",
+        Expect::Has(code(0), "still here\n[The command ended with exit code 0.]\n"),
+    ),
+    ("sleep 302.7 & echo started", Expect::Has(code(0), "Left running:")),
+    ("setsid sleep 302.7 >/dev/null 2>&1 & echo started", Expect::Has(code(0), "They end with the session.")),
+    ("exec >&- 2>&-; sleep 302.7", Expect::GoesOn),
+    ("trap '' TERM INT HUP; while :; do sleep 0.01; done", Expect::GoesOn),
+    ("trap '' TERM; sleep 302.7", Expect::GoesOn),
+    ("setsid sh -c 'trap \"\" TERM; sleep 302.7; sleep 302.7' & sleep 302.7", Expect::GoesOn),
+    ("env -i setsid sleep 302.7 & sleep 302.7", Expect::GoesOn),
+    ("kill -STOP $$", Expect::GoesOn),
+    ("yes >/dev/null", Expect::GoesOn),
+    ("yes | head -c 1000000; sleep 302.7", Expect::GoesOn),
+    ("while :; do (setsid sleep 302.7 &); sleep 0.01; done", Expect::GoesOn),
+];
+
+const fn code(code: i32) -> TaskEnd {
+    TaskEnd::Exited { code: Some(code), signal: None }
+}
+
+const fn signal(signal: i32) -> TaskEnd {
+    TaskEnd::Exited { code: None, signal: Some(signal) }
+}
+
+/// What runs of this world, and anything that sleeps for the time that only this table has.
+fn sleepers(w: &World) -> Vec<String> {
+    let mut all = w.processes();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        if line == b"sleep\x00302.7\0" {
+            all.push(entry.path().display().to_string());
+        }
+    }
+    all
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn awkward_commands_can_be_looked_after_and_leave_nothing() {
+    for (command, expect) in AWKWARD {
+        let w = World::new();
+        let begin = Instant::now();
+        let started = w.background(command, 60_000).await;
+        assert!(begin.elapsed() < Duration::from_secs(5), "{command}: the call returns at once");
+        match expect {
+            Expect::Ends(end, text) => {
+                assert_eq!(w.ended(&started).await, (*end, (*text).to_owned()), "{command}");
+            }
+            Expect::Has(end, part) => {
+                let (ended, text) = w.ended(&started).await;
+                assert_eq!(ended, *end, "{command}");
+                assert!(text.contains(part), "{command}: {text}");
+                w.runner.end_all().await;
+            }
+            Expect::GoesOn => {
+                until(command, || !w.processes().is_empty()).await;
+                assert!(w.tasks.find(&started.id).unwrap().is_running(), "{command}");
+                let end = w.tasks.stop(&started.id).await.unwrap().end;
+                assert_eq!(end, Some(TaskEnd::Stopped), "{command}");
+                assert!(started.text().ends_with("[The command was stopped.]\n"), "{}", started.text());
+            }
+        }
+        let left = sleepers(&w);
+        assert!(left.is_empty(), "{command} left {left:?}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_at_once_have_names_and_files_of_their_own_and_end_together() {
+    let w = World::new();
+    let mut all = Vec::new();
+    for n in 0..20 {
+        all.push(w.background(&format!("echo number {n}; trap '' TERM; sleep 302.9"), 60_000).await);
+    }
+    for (n, started) in all.iter().enumerate() {
+        until("all write", || started.text() == format!("number {n}\n")).await;
+    }
+    assert_eq!(w.tasks.list().iter().filter(|t| t.is_running()).count(), 20);
+    let begin = Instant::now();
+    w.tasks.stop_all().await;
+    // Each takes half a second to be killed; one after the other they would take ten.
+    assert!(begin.elapsed() < Duration::from_secs(8), "{:?}", begin.elapsed());
+    assert!(w.processes().is_empty(), "{:?}", w.processes());
+    for (n, started) in all.iter().enumerate() {
+        assert_eq!(started.text(), format!("number {n}\n[The command was stopped.]\n"));
+    }
+}
+
+/// A call is polled so often, then all is ended: whatever the call had reached, nothing stays.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_stopped_while_it_starts_does_not_stay() {
+    for polls in 0..12 {
+        let w = World::new();
+        let input = json!({"command": "setsid sleep 303.1 & sleep 303.1", "run_in_background": true});
+        let mut call = pin!(w.call("Bash", input));
+        let mut output = None;
+        for _ in 0..polls {
+            if output.is_none()
+                && let Poll::Ready(done) =
+                    std::future::poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await
+            {
+                output = Some(done);
+            }
+            tokio::task::yield_now().await;
+        }
+        w.tasks.stop_all().await;
+        let output = match output {
+            Some(output) => output,
+            None => call.await,
+        };
+        match output {
+            Ok(output) => assert!(!output.is_error && w.tasks.list().len() == 1),
+            Err(error) => {
+                assert!(error.text().contains("is being closed"), "{}", error.text());
+                assert!(w.tasks.list().is_empty());
+            }
+        }
+        until("nothing runs", || w.processes().is_empty()).await;
+    }
+}
+
+#[tokio::test]
+async fn h_bsh_03_a_flood_in_the_background_does_not_grow_the_process() {
+    let w = World::new();
+    let warm = w.background("echo warm", 60_000).await;
+    w.ended(&warm).await;
+    let before = resident_kb();
+    let flood = w.background("head -c 100000000 /dev/zero | tr '\\0' y", 60_000).await;
+    until("the end", || !w.tasks.find(&flood.id).unwrap().is_running()).await;
+    let grown = resident_kb() - before;
+    assert!(grown < 64 * 1024, "{grown} kB");
+    let end = "\n[The command ended with exit code 0.]\n";
+    assert_eq!(std::fs::metadata(&flood.path).unwrap().len(), 100_000_000 + end.len() as u64);
+}
+
+#[tokio::test]
+async fn a_folder_that_is_gone_is_left_in_the_background_too() {
+    let w = World::new();
+    w.ok("Bash", json!({"command": "mkdir d && cd d"})).await;
+    std::fs::remove_dir(w.path("d")).unwrap();
+    let shown = w.ok("Bash", json!({"command": "pwd", "run_in_background": true})).await;
+    assert!(shown.contains(&format!("The working folder {} is gone", w.path("d").display())), "{shown}");
+    assert_eq!(w.state.lock().unwrap().cwd, w.root);
+}

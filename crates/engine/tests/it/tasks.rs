@@ -1,0 +1,185 @@
+//! Background work in the log: it is told when it begins, and the model is told once when it is over.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use open_agent_engine::wire::claude::{ClaudeFrames, ClaudeSetup};
+use open_agent_engine::{AgentEvent, Envelope, EventSink, replay};
+use open_agent_model::scripted::{Reply, Scripted};
+use open_agent_model::{Block, CallId, ModelRequest, Role, Seq, StopReason, TaskEnd, TaskId, TaskKind};
+use open_agent_session::{RunLimits, SessionEntry, Stored};
+use open_agent_tool::{TaskSpec, ToolSet, ToolSource, tool_fn};
+use tokio::sync::oneshot;
+
+use crate::world::{Input, Options, World, finish, session, spec};
+
+type Ends = Arc<Mutex<HashMap<CallId, oneshot::Sender<TaskEnd>>>>;
+
+/// `background` starts work that ends when the test says so; `end` has work number `n` end, and waits for that.
+fn tools(ends: &Ends) -> Arc<dyn ToolSource> {
+    let all = Arc::clone(ends);
+    let background = tool_fn("background", "Starts.", move |_: Input, cx| {
+        let all = Arc::clone(&all);
+        async move {
+            let (tell, told) = oneshot::channel();
+            all.lock().unwrap().insert(cx.call(), tell);
+            let spec = TaskSpec {
+                kind: TaskKind::Bash,
+                description: "make all\nand more".into(),
+                call: cx.call(),
+                output_file: "/out.txt".into(),
+            };
+            let task = cx.tasks().start(
+                spec,
+                Box::new(|stop| {
+                    Box::pin(async move {
+                        tokio::select! {
+                            end = told => end.unwrap(),
+                            () = stop.cancelled() => TaskEnd::Stopped,
+                        }
+                    })
+                }),
+            )?;
+            Ok(task.id.0)
+        }
+    });
+    let all = Arc::clone(ends);
+    let end = tool_fn("end", "Ends.", move |input: Input, cx| {
+        let all = Arc::clone(&all);
+        async move {
+            let call = CallId { turn: input.n, index: 0 };
+            let tell = all.lock().unwrap().remove(&call).unwrap();
+            tell.send(TaskEnd::Exited { code: Some(2), signal: None }).unwrap();
+            let id = TaskId::of(TaskKind::Bash, call);
+            while cx.tasks().find(&id).unwrap().is_running() {
+                tokio::task::yield_now().await;
+            }
+            Ok("told")
+        }
+    });
+    Arc::new(Arc::new(ToolSet::new([background, end])))
+}
+
+fn world(ends: &Ends, replies: impl IntoIterator<Item = Reply>) -> World {
+    let options = Options { extra: vec![tools(ends)], ..Options::default() };
+    World::with(Scripted::new(replies), options)
+}
+
+/// The notes in a request.
+fn notes(request: &ModelRequest) -> Vec<String> {
+    let texts = request.messages.iter().filter(|m| m.role == Role::User).flat_map(|m| &m.content);
+    let texts = texts.filter_map(|b| if let Block::Text(text) = b { Some(text.clone()) } else { None });
+    texts.filter(|text| text.contains("background command")).collect()
+}
+
+async fn log_of(world: &World) -> Vec<Stored> {
+    world.host.store.read(&session(), Seq(0), usize::MAX).await.unwrap()
+}
+
+fn frames(events: &[Envelope]) -> Vec<serde_json::Value> {
+    let mut frames = ClaudeFrames::new(session(), ClaudeSetup::default());
+    let mut out = Vec::new();
+    events.iter().for_each(|event| frames.push(event, &mut out));
+    let lines = String::from_utf8(out).unwrap();
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn the_model_is_told_once_and_those_who_watch_too() {
+    let ends = Ends::default();
+    let world = world(
+        &ends,
+        [
+            Reply::call("background", "{}"),
+            Reply::call("read", "{}"),
+            Reply::call("end", r#"{"n":0}"#),
+            Reply::call("read", "{}"),
+            Reply::text("done"),
+        ],
+    );
+    let (_, events) = world.run(RunLimits::default()).await;
+    let told: Vec<usize> = world.model.requests().iter().map(|r| notes(r).len()).collect();
+    assert_eq!(told, [0, 0, 0, 1, 1], "once, with the request after the end, and it stays in the history");
+    let note = notes(&world.model.requests()[3]).remove(0);
+    assert!(
+        note.contains("bash_0_0 (make all) ended with exit code 2") && note.contains("/out.txt"),
+        "{note}"
+    );
+    let durable: Vec<Envelope> = events.into_iter().filter(|e| e.seq.is_some()).collect();
+    assert_eq!(replay(&session(), &log_of(&world).await), durable);
+    let started = durable.iter().position(|e| matches!(&e.event, AgentEvent::TaskStarted(_))).unwrap();
+    let AgentEvent::ToolFinished(finished) = &durable[started + 1].event else { panic!("{durable:?}") };
+    let frames = frames(&durable);
+    let of = |subtype: &str| frames.iter().find(|f| f["subtype"] == subtype).unwrap().clone();
+    let frame = of("task_started");
+    assert_eq!(frame["tool_use_id"], finished.tool_use_id.as_str());
+    assert_eq!((&frame["task_id"], &frame["task_type"]), (&"bash_0_0".into(), &"local_bash".into()));
+    assert_eq!(
+        (&frame["description"], &frame["output_file"]),
+        (&"make all\nand more".into(), &"/out.txt".into())
+    );
+    let frame = of("task_notification");
+    assert_eq!((&frame["task_id"], &frame["status"]), (&"bash_0_0".into(), &"failed".into()));
+    assert_eq!(
+        (&frame["summary"], &frame["output_file"]),
+        (&"bash_0_0 ended with exit code 2".into(), &"/out.txt".into())
+    );
+}
+
+#[tokio::test]
+async fn what_ends_between_runs_is_told_with_the_next_prompt() {
+    let ends = Ends::default();
+    let world = world(&ends, [Reply::call("background", "{}"), Reply::text("one"), Reply::text("two")]);
+    let (mut driver, _) = world.run(RunLimits::default()).await;
+    let id = TaskId("bash_0_0".into());
+    world.host.ports.tasks.stop(&id).await.unwrap();
+    driver.begin(spec("again", RunLimits::default())).await.unwrap();
+    finish(&mut driver).await;
+    let requests = world.model.requests();
+    assert_eq!(notes(&requests[1]), Vec::<String>::new());
+    assert!(notes(&requests[2])[0].contains("was stopped"));
+}
+
+/// The process that had started it is gone, and it with that.
+#[tokio::test]
+async fn what_ended_with_its_agent_is_told_by_the_next_one() {
+    let ends = Ends::default();
+    let first = world(&ends, [Reply::call("background", "{}"), Reply::text("one")]);
+    drop(first.run(RunLimits::default()).await);
+    let options = Options { store: Arc::clone(&first.host.store), ..Options::default() };
+    let second = World::with(Scripted::new([Reply::text("two"), Reply::text("three")]), options);
+    for _ in 0..2 {
+        second.run(RunLimits::default()).await;
+    }
+    let requests = second.model.requests();
+    assert!(notes(&requests[0])[0].contains("ended with the agent that had started it"));
+    assert_eq!(notes(&requests[1]).len(), 1, "once");
+    let ended = log_of(&second).await.into_iter().filter(|r| matches!(r.entry, SessionEntry::TaskEnded(_)));
+    assert_eq!(ended.count(), 1);
+}
+
+/// A paused answer has to be the last message of the request that goes on with it.
+#[tokio::test]
+async fn a_paused_answer_is_not_parted_from_its_request() {
+    let ends = Ends::default();
+    let world = world(
+        &ends,
+        [
+            Reply::call("background", "{}"),
+            Reply::text("half").stop(StopReason::PauseTurn),
+            Reply::call("read", "{}"),
+            Reply::text("done"),
+        ],
+    );
+    let mut driver = world.open().await;
+    driver.set_sink(EventSink::none());
+    driver.begin(spec("go", RunLimits::default())).await.unwrap();
+    while world.model.requests().len() < 2 {
+        driver.advance().await.unwrap();
+    }
+    world.host.ports.tasks.stop(&TaskId("bash_0_0".into())).await.unwrap();
+    finish(&mut driver).await;
+    let requests = world.model.requests();
+    assert_eq!(requests[2].messages.last().unwrap().role, Role::Assistant);
+    assert_eq!([notes(&requests[2]).len(), notes(&requests[3]).len()], [0, 1]);
+}

@@ -1,0 +1,100 @@
+//! Everything that a runner has started and that may still run: commands that go on, and what commands left running.
+//! Owns that a process is known from the moment it is there, and that none is started any more once all are ended.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::tree::{self, Signalled, Tree};
+
+/// All trees of a runner.
+#[derive(Default)]
+pub(crate) struct Trees(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    closed: bool,
+    next: u64,
+    by_number: BTreeMap<u64, Tree>,
+}
+
+/// A tree's place among the others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TreeNumber(u64);
+
+impl Trees {
+    /// Starts a tree, unless everything was ended: then nobody would end this one.
+    pub(crate) fn start<T, E>(
+        &self,
+        start: impl FnOnce() -> Result<(T, Tree), E>,
+    ) -> Option<Result<(T, TreeNumber), E>> {
+        // Under the lock, so that whoever ends all does not miss what is just being started.
+        let mut inner = self.lock();
+        if inner.closed {
+            return None;
+        }
+        Some(start().map(|(started, tree)| {
+            let number = inner.next;
+            inner.next += 1;
+            inner.by_number.insert(number, tree);
+            (started, TreeNumber(number))
+        }))
+    }
+
+    /// Reaps a main process that has ended. From then on its number may be a stranger's, so nobody may signal it meanwhile.
+    pub(crate) fn reap(&self, TreeNumber(number): TreeNumber, reap: impl FnOnce()) {
+        let mut inner = self.lock();
+        reap();
+        if let Some(tree) = inner.by_number.get_mut(&number) {
+            tree.reaped = true;
+        }
+    }
+
+    /// Nothing of it runs any more.
+    pub(crate) fn forget(&self, TreeNumber(number): TreeNumber) {
+        self.lock().by_number.remove(&number);
+    }
+
+    /// Asks all to end, waits for `grace`, kills what is left. Nothing is started any more.
+    pub(crate) fn end(&self, grace: Duration) {
+        if self.close() {
+            tree::end(self, grace);
+        }
+    }
+
+    /// Kills all, at once. Nothing is started any more.
+    pub(crate) fn kill(&self) {
+        if self.close() {
+            tree::kill(self);
+        }
+    }
+
+    /// Nothing is started any more. Says whether there is anything to end.
+    pub(crate) fn close(&self) -> bool {
+        let mut inner = self.lock();
+        inner.closed = true;
+        !inner.by_number.is_empty()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn all(inner: &Inner) -> Vec<Tree> {
+        inner.by_number.values().cloned().collect()
+    }
+}
+
+impl Signalled for Trees {
+    fn signal(&self, signal: Signal) -> bool {
+        let inner = self.lock();
+        // The lock is held: what is reaped meanwhile could be hit under a number that is a stranger's by then.
+        Self::all(&inner).as_slice().signal(signal)
+    }
+
+    fn is_gone(&self) -> bool {
+        Self::all(&self.lock()).as_slice().is_gone()
+    }
+}
