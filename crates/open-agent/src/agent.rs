@@ -270,10 +270,7 @@ impl Inner {
         };
         *self.running() = Some(cancel.clone());
         let _running = Running(self);
-        // After the token is there for all to see: either it is cancelled by whoever closes, or this is seen.
-        if self.closed.is_cancelled() {
-            return Err(AgentError::Closed);
-        }
+        // After the token is there for all to see: either it is cancelled by whoever closes, or `open` sees that.
         let mut driver = self.open(&mut place).await?;
         driver.set_sink(sink);
         driver.set_cancel(cancel);
@@ -289,6 +286,9 @@ impl Inner {
     /// Takes the driver out: one that panics, or whose log fails under it, is no good any more, and the next prompt opens
     /// the session anew.
     async fn open(&self, place: &mut Option<Driver>) -> Result<Driver, AgentError> {
+        if self.closed.is_cancelled() {
+            return Err(AgentError::Closed);
+        }
         let live = self.live.get_or_try_init(|| async { self.wiring.host() }).await?;
         match place.take() {
             Some(driver) => Ok(driver),

@@ -9,12 +9,13 @@ use open_agent_model::{
     Catalogue, Cost, Effort, Env, ModelInfo, PermissionMode, Provider, RequestOptions, SessionId,
 };
 use open_agent_policy::{Gate, Policy};
+use open_agent_providers::Profile;
 use open_agent_sandbox::{PlainFiles, PlainRunner, REMOVED_VARIABLES};
 use open_agent_session::{JsonlStore, MemoryStore, ModelSettings, Owner, SessionStore};
 use open_agent_tool::{Clock, DynTool, Ports, ToolSet, ToolSource};
 
 use crate::provider::{self, Choice, Resolved, SharedProviders};
-use crate::{Agent, AgentOptions, ConfigError};
+use crate::{Agent, AgentOptions, ConfigError, provider_names};
 
 /// Describes an agent. Clone it to make many that share provider and tools.
 #[derive(Clone)]
@@ -299,7 +300,9 @@ impl Wiring {
             allowed_tools: self.options.allowed_tools.iter().cloned().collect(),
             roots: vec![root.clone(), scratch.clone()],
         };
-        let runner = Arc::new(PlainRunner::new(&self.env, REMOVED_VARIABLES));
+        let keys = provider_names().filter_map(Profile::by_name).flat_map(|profile| profile.key_variables);
+        let removed: Vec<&str> = REMOVED_VARIABLES.iter().chain(keys).copied().collect();
+        let runner = Arc::new(PlainRunner::new(&self.env, &removed));
         let ports = Ports {
             files: Arc::new(PlainFiles::new(home, scratch)),
             runner: Arc::<PlainRunner>::clone(&runner),

@@ -1,7 +1,7 @@
 //! No dead option: the list of options comes from the struct, and each has a test that sees a difference when it is set.
 
-use open_agent::testing::{Reply, Scripted};
-use open_agent::{AgentBuilder, AgentOptions};
+use open_agent::testing::{Reply, Scripted, newest_results};
+use open_agent::{AgentBuilder, AgentOptions, provider_names};
 
 /// Every option, and the test here that shows the difference it makes. The options are read off the struct, so one that
 /// is added without a test fails.
@@ -63,4 +63,21 @@ async fn sessions_are_kept_only_where_that_is_wanted() {
         let sessions = home.path().join(".open-agent-sdk/sessions").join(agent.session_id().as_str());
         assert_eq!(sessions.join("transcript.jsonl").exists(), persist);
     }
+}
+
+#[tokio::test]
+async fn h_log_02_no_profile_hands_its_key_to_commands() {
+    let keys: Vec<&str> = provider_names()
+        .flat_map(|name| open_agent_providers::Profile::by_name(name).unwrap().key_variables)
+        .copied()
+        .collect();
+    let env = keys.iter().map(|name| ((*name).to_owned(), "k-canary".to_owned()));
+    let path = ("PATH".to_owned(), std::env::var("PATH").unwrap());
+    let model = Scripted::new([Reply::call("Bash", r#"{"command":"env"}"#), Reply::text("ok")]);
+    let builder = AgentBuilder::with_env(env.chain([path]).collect()).provider(model.clone());
+    let agent = builder.configure(|o| o.persist_session = false).allow_tool("Bash").build().unwrap();
+    agent.prompt("Look").await.unwrap();
+    let seen = newest_results(&model.requests()[1]).concat();
+    assert!(seen.contains("PATH=") && !seen.contains("canary"), "{seen}");
+    assert!(keys.len() > 5, "{keys:?}");
 }
