@@ -218,3 +218,21 @@ pub(crate) struct Start {
     pub(crate) folder: PathBuf,
     pub(crate) is_named: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn work_that_cannot_look_is_given_up_soon_after_its_deadline() {
+        let (cancel, never) = (CancellationToken::new(), CancellationToken::new());
+        cancel.cancel();
+        for deadline in [Deadline::new(PATIENCE, &cancel), Deadline::new(Duration::ZERO, &never)] {
+            let (ended, waits) = std::sync::mpsc::channel::<()>();
+            assert!(deadline.bound(move || waits.recv()).await.unwrap().is_none());
+            drop(ended);
+        }
+        let deadline = Deadline::new(Duration::ZERO, &never);
+        assert_eq!(deadline.bound(|| 7).await.unwrap(), Some(7), "what is done in time counts");
+    }
+}

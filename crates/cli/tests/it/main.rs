@@ -9,5 +9,6 @@ mod formats;
 mod peer_llama;
 mod rig;
 mod signals;
+mod speed;
 mod terminal;
 mod wrong_input;

@@ -9,4 +9,5 @@ mod peer_mocks;
 mod seventh_tool;
 mod silence;
 mod soak;
+mod speed;
 mod wire;
