@@ -126,19 +126,19 @@ impl Tool for Grep {
 
 /// Where to search.
 enum Place {
-    Folder(Plan),
+    Folder(Box<Plan>),
     File(PathBuf, File),
 }
 
 async fn answer(input: Input, cx: &ToolCx, deadline: Deadline) -> Result<ToolOutput, ToolError> {
     let path = resolve(cx, input.path.as_deref().unwrap_or("."))?;
     let place = match cx.files().walk_root(&path) {
-        Ok(root) => Place::Folder(Plan {
+        Ok(root) => Place::Folder(Box::new(Plan {
             overrides: overrides(cx, &root, input.glob.as_deref())?,
             types: types(input.r#type.as_deref())?,
             is_named: root != cx.cwd(),
             root,
-        }),
+        })),
         Err(PortError::WrongKind { .. }) => match cx.files().open(&path).await {
             Ok(file) => Place::File(path, file),
             Err(error) => return Err(explain(cx, &path, error)),
