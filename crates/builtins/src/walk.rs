@@ -221,6 +221,8 @@ pub(crate) struct Start {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
 
     #[tokio::test]
@@ -234,5 +236,42 @@ mod tests {
         }
         let deadline = Deadline::new(Duration::ZERO, &never);
         assert_eq!(deadline.bound(|| 7).await.unwrap(), Some(7), "what is done in time counts");
+    }
+    fn of<'a>(root: &'a Path, deadline: &'a Deadline) -> Walk<'a> {
+        let (overrides, types) = (Override::empty(), Types::empty());
+        Walk { root, rules: Rules::All, max_depth: None, overrides, types, deadline }
+    }
+
+    #[test]
+    fn each_file_is_given_once_however_the_threads_share_them() {
+        let dir = tempfile::tempdir().unwrap();
+        for folder in ["", "a/b/c", "d"] {
+            std::fs::create_dir_all(dir.path().join(folder)).unwrap();
+            for n in 0..700 {
+                std::fs::write(dir.path().join(folder).join(format!("f{n}")), "").unwrap();
+            }
+        }
+        let (deadline, met) = (Deadline::new(PATIENCE, &CancellationToken::new()), Mutex::new(Vec::new()));
+        let tally = of(dir.path(), &deadline).run(|| {
+            |file: &Met<'_>| {
+                assert_eq!(file.path, dir.path().join(file.relative));
+                met.lock().unwrap().push(file.relative.to_owned());
+            }
+        });
+        let mut met = met.into_inner().unwrap();
+        met.sort();
+        met.dedup();
+        assert_eq!((met.len(), tally.files(), tally.is_late()), (2_100, 2_100, false));
+    }
+
+    #[test]
+    fn a_thread_that_panics_leaves_no_other_waiting() {
+        let dir = tempfile::tempdir().unwrap();
+        for n in 0..500 {
+            std::fs::write(dir.path().join(format!("f{n}")), "").unwrap();
+        }
+        let deadline = Deadline::new(PATIENCE, &CancellationToken::new());
+        let walk = || of(dir.path(), &deadline).run(|| |_: &Met<'_>| panic!("on purpose"));
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(walk)).is_err());
     }
 }

@@ -219,6 +219,19 @@ async fn h_sub_05_one_miss_does_not_disturb_its_siblings() {
 }
 
 #[tokio::test]
+async fn h_grp_01_a_folder_that_is_named_is_searched_whatever_kind_of_ignore_file_names_it() {
+    for name in [".ignore", ".rgignore"] {
+        let w = World::new();
+        w.file(name, "*.txt\n");
+        w.file("sub/a.txt", "needle\n");
+        assert!(w.ok("Grep", json!({"pattern": "needle"})).await.starts_with("No match."), "{name}");
+        let shown = w.ok("Grep", json!({"pattern": "needle", "path": "sub"})).await;
+        assert_eq!(shown, "1 file:\nsub/a.txt", "{name}");
+        assert_eq!(w.ok("Glob", json!({"pattern": "sub/*.txt"})).await, "sub/a.txt", "{name}");
+    }
+}
+
+#[tokio::test]
 async fn a_line_without_end_is_left_out_and_said() {
     let w = World::new();
     w.file("endless.txt", vec![b'a'; 100 << 20]);
