@@ -220,7 +220,7 @@ async fn h_sub_05_one_miss_does_not_disturb_its_siblings() {
 
 #[tokio::test]
 async fn h_grp_01_a_folder_that_is_named_is_searched_whatever_kind_of_ignore_file_names_it() {
-    for name in [".ignore", ".rgignore"] {
+    for name in ["sub/.ignore", "sub/.rgignore", ".rgignore"] {
         let w = World::new();
         w.file(name, "*.txt\n");
         w.file("sub/a.txt", "needle\n");
