@@ -5,6 +5,8 @@ mod core;
 mod edits;
 mod media;
 mod paths;
+#[cfg(test)]
+mod testing;
 mod text;
 mod walk;
 

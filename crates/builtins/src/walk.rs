@@ -1,15 +1,15 @@
 //! Walking folders as ripgrep does: hidden files and what ignore files name are left out, links are not followed. Owns
 //! the count of what was left out and the deadline.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+mod crew;
+
+use std::fs::DirEntry;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use ignore::overrides::Override;
 use ignore::types::Types;
-use ignore::{DirEntry, WalkBuilder, WalkState};
+use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
 use crate::bounds::count;
@@ -17,20 +17,57 @@ use crate::bounds::count;
 /// How long a walk may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
+/// How long work may go on after its deadline before it is given up: it may be in a place where it cannot look.
+const GRACE: Duration = Duration::from_millis(100);
+
 /// Ends work that takes too long or is not wanted any more.
 #[derive(Clone)]
 pub(crate) struct Deadline {
     until: Instant,
     cancel: CancellationToken,
+    #[cfg(test)]
+    looks: Option<std::sync::Arc<std::sync::atomic::AtomicUsize>>,
 }
 
 impl Deadline {
     pub(crate) fn new(patience: Duration, cancel: &CancellationToken) -> Self {
-        Self { until: Instant::now() + patience, cancel: cancel.clone() }
+        Self {
+            until: Instant::now() + patience,
+            cancel: cancel.clone(),
+            #[cfg(test)]
+            looks: None,
+        }
+    }
+
+    /// One that is over once it was looked at so often: for tests that know no time.
+    #[cfg(test)]
+    pub(crate) fn after_looks(looks: usize) -> Self {
+        let looks = Some(std::sync::Arc::new(looks.into()));
+        Self { looks, ..Self::new(PATIENCE, &CancellationToken::new()) }
     }
 
     pub(crate) fn is_over(&self) -> bool {
+        #[cfg(test)]
+        if let Some(looks) = &self.looks {
+            use std::sync::atomic::Ordering::Relaxed;
+            return looks.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err();
+        }
         self.cancel.is_cancelled() || Instant::now() >= self.until
+    }
+
+    /// Does work that looks at the deadline, on a thread that may block. Nothing comes back from work that does not end
+    /// soon after it: a regular expression in the middle of a long line, a folder on a server that is gone.
+    pub(crate) async fn bound<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<Option<T>, JoinError> {
+        let mut work = tokio::task::spawn_blocking(work);
+        tokio::select! {
+            done = &mut work => return done.map(Some),
+            () = self.cancel.cancelled() => {}
+            () = tokio::time::sleep_until(self.until.into()) => {}
+        }
+        tokio::time::timeout(GRACE, work).await.map_or(Ok(None), |done| done.map(Some))
     }
 }
 
@@ -55,133 +92,85 @@ pub(crate) struct Walk<'a> {
     pub(crate) deadline: &'a Deadline,
 }
 
+/// A file that a walk gives.
+pub(crate) struct Met<'a> {
+    pub(crate) path: &'a Path,
+    /// From the walk's root on.
+    pub(crate) relative: &'a Path,
+    entry: &'a DirEntry,
+}
+
 /// What a walk met besides what it gave.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Tally {
-    files: AtomicUsize,
-    present: AtomicUsize,
-    given: AtomicUsize,
-    present_hidden: AtomicUsize,
-    given_hidden: AtomicUsize,
-    unreadable: AtomicUsize,
-    late: AtomicBool,
+    counts: Counts,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    files: usize,
+    ignored: usize,
+    hidden: usize,
+    unreadable: usize,
+    is_late: bool,
 }
 
 impl Walk<'_> {
     /// Walks with several threads; `visitor` makes the function that a thread calls with each file.
-    pub(crate) fn run<F>(&self, mut visitor: impl FnMut() -> F) -> Tally
-    where
-        F: FnMut(&DirEntry) + Send,
-    {
-        let tally = Tally::default();
-        let mut builder = WalkBuilder::new(self.root);
-        builder
-            .hidden(self.rules == Rules::All)
-            .overrides(self.overrides.clone())
-            .types(self.types.clone())
-            .max_depth(self.max_depth)
-            .add_custom_ignore_filename(".rgignore");
-        if self.rules == Rules::None {
-            builder.ignore(false).git_ignore(false).git_global(false).git_exclude(false).parents(false);
-        }
-        if self.rules != Rules::All {
-            builder.filter_entry(|entry| entry.depth() == 0 || entry.file_name() != ".git");
-        }
-        builder.build_parallel().run(|| {
-            let mut visit = visitor();
-            let tally = &tally;
-            Box::new(move |entry| self.step(entry, tally, &mut visit))
-        });
-        tally
+    pub(crate) fn run<F: FnMut(&Met<'_>) + Send>(&self, visitor: impl FnMut() -> F) -> Tally {
+        Tally { counts: crew::walk(self, visitor) }
     }
 
-    fn step(
-        &self,
-        entry: Result<DirEntry, ignore::Error>,
-        tally: &Tally,
-        visit: &mut impl FnMut(&DirEntry),
-    ) -> WalkState {
-        if self.deadline.is_over() {
-            tally.late.store(true, Ordering::Relaxed);
-            return WalkState::Quit;
-        }
-        let Ok(entry) = entry else {
-            tally.unreadable.fetch_add(1, Ordering::Relaxed);
-            return WalkState::Continue;
-        };
-        let Some(kind) = entry.file_type() else { return WalkState::Continue };
-        if entry.depth() > 0 {
-            tally.given.fetch_add(1, Ordering::Relaxed);
-            if is_hidden(entry.file_name()) {
-                tally.given_hidden.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-        if kind.is_dir() {
-            if self.max_depth.is_none_or(|max| entry.depth() < max) {
-                self.count_present(entry.path(), tally);
-            }
-        } else if kind.is_file() {
-            tally.files.fetch_add(1, Ordering::Relaxed);
-            visit(&entry);
-        }
-        WalkState::Continue
+    /// Whether globs or types leave it out.
+    fn is_unwanted(&self, path: &Path, is_dir: bool) -> bool {
+        let wanted = self.overrides.matched(path, is_dir);
+        wanted.is_ignore() || (wanted.is_none() && self.types.matched(path, is_dir).is_ignore())
     }
+}
 
-    /// Counts what is in a folder: the walk does not say what it leaves out.
-    fn count_present(&self, folder: &Path, tally: &Tally) {
-        if self.rules == Rules::None {
-            return;
-        }
-        let Ok(entries) = std::fs::read_dir(folder) else { return };
-        let (mut present, mut hidden) = (0, 0);
-        let selects = !self.overrides.is_empty() || !self.types.is_empty();
-        for entry in entries.flatten() {
-            let name = entry.file_name();
-            if name == ".git" {
-                continue;
-            }
-            if selects {
-                let path = folder.join(&name);
-                let is_dir = entry.file_type().is_ok_and(|t| t.is_dir());
-                let wanted = self.overrides.matched(&path, is_dir);
-                if wanted.is_ignore() || (wanted.is_none() && self.types.matched(&path, is_dir).is_ignore()) {
-                    continue;
-                }
-            }
-            present += 1;
-            hidden += usize::from(is_hidden(&name));
-        }
-        tally.present.fetch_add(present, Ordering::Relaxed);
-        tally.present_hidden.fetch_add(hidden, Ordering::Relaxed);
+impl Met<'_> {
+    /// When the file was changed last.
+    pub(crate) fn modified(&self) -> SystemTime {
+        // Asked of the open folder, which spares the system most of the path.
+        let known = self.entry.metadata().and_then(|known| known.modified());
+        known.unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+}
+
+impl Counts {
+    fn add(&mut self, other: Self) {
+        self.files += other.files;
+        self.ignored += other.ignored;
+        self.hidden += other.hidden;
+        self.unreadable += other.unreadable;
+        self.is_late |= other.is_late;
     }
 }
 
 impl Tally {
+    /// Of a walk that was given up.
+    pub(crate) fn late() -> Self {
+        Self { counts: Counts { is_late: true, ..Counts::default() } }
+    }
+
     /// Files that were given.
     pub(crate) fn files(&self) -> usize {
-        self.files.load(Ordering::Relaxed)
+        self.counts.files
     }
 
     /// The walk was ended before it was through.
     pub(crate) fn is_late(&self) -> bool {
-        self.late.load(Ordering::Relaxed)
+        self.counts.is_late
     }
 
     /// Notes that the walk's work was ended early.
-    pub(crate) fn set_late(&self) {
-        self.late.store(true, Ordering::Relaxed);
+    pub(crate) fn set_late(&mut self) {
+        self.counts.is_late = true;
     }
 
     /// Files and folders that were left out: by ignore files, and as hidden.
     pub(crate) fn skipped(&self) -> (usize, usize) {
-        let of = |n: &AtomicUsize| n.load(Ordering::Relaxed);
-        if self.is_late() {
-            // What was counted and not yet given was not left out.
-            return (0, 0);
-        }
-        let hidden = of(&self.present_hidden).saturating_sub(of(&self.given_hidden));
-        let all = of(&self.present).saturating_sub(of(&self.given));
-        (all.saturating_sub(hidden), hidden)
+        (self.counts.ignored, self.counts.hidden)
     }
 
     /// What has to be said about the walk.
@@ -197,9 +186,8 @@ impl Tally {
         if ignored + hidden > 0 {
             notes.push("name such a folder or file outright to look into it".into());
         }
-        let unreadable = self.unreadable.load(Ordering::Relaxed);
-        if unreadable > 0 {
-            notes.push(format!("{} could not be read", count(unreadable, "folder")));
+        if self.counts.unreadable > 0 {
+            notes.push(format!("{} could not be read", count(self.counts.unreadable, "folder")));
         }
         if self.is_late() {
             notes.push(
@@ -212,10 +200,6 @@ impl Tally {
 
 fn entries(n: usize) -> String {
     if n == 1 { "1 file or folder was".into() } else { format!("{n} files and folders were") }
-}
-
-fn is_hidden(name: &OsStr) -> bool {
-    name.as_bytes().first() == Some(&b'.')
 }
 
 /// The note below an answer.
@@ -233,4 +217,60 @@ pub(crate) fn with_notes(mut text: String, notes: &[String]) -> String {
 pub(crate) struct Start {
     pub(crate) folder: PathBuf,
     pub(crate) is_named: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn work_that_cannot_look_is_given_up_soon_after_its_deadline() {
+        let (cancel, never) = (CancellationToken::new(), CancellationToken::new());
+        cancel.cancel();
+        for deadline in [Deadline::new(PATIENCE, &cancel), Deadline::new(Duration::ZERO, &never)] {
+            let (ended, waits) = std::sync::mpsc::channel::<()>();
+            assert!(deadline.bound(move || waits.recv()).await.unwrap().is_none());
+            drop(ended);
+        }
+        let deadline = Deadline::new(Duration::ZERO, &never);
+        assert_eq!(deadline.bound(|| 7).await.unwrap(), Some(7), "what is done in time counts");
+    }
+    fn of<'a>(root: &'a Path, deadline: &'a Deadline) -> Walk<'a> {
+        let (overrides, types) = (Override::empty(), Types::empty());
+        Walk { root, rules: Rules::All, max_depth: None, overrides, types, deadline }
+    }
+
+    #[test]
+    fn each_file_is_given_once_however_the_threads_share_them() {
+        let dir = tempfile::tempdir().unwrap();
+        for folder in ["", "a/b/c", "d"] {
+            std::fs::create_dir_all(dir.path().join(folder)).unwrap();
+            for n in 0..700 {
+                std::fs::write(dir.path().join(folder).join(format!("f{n}")), "").unwrap();
+            }
+        }
+        let (deadline, met) = (Deadline::new(PATIENCE, &CancellationToken::new()), Mutex::new(Vec::new()));
+        let tally = of(dir.path(), &deadline).run(|| {
+            |file: &Met<'_>| {
+                assert_eq!(file.path, dir.path().join(file.relative));
+                met.lock().unwrap().push(file.relative.to_owned());
+            }
+        });
+        let mut met = met.into_inner().unwrap();
+        met.sort();
+        met.dedup();
+        assert_eq!((met.len(), tally.files(), tally.is_late()), (2_100, 2_100, false));
+    }
+
+    #[test]
+    fn a_thread_that_panics_leaves_no_other_waiting() {
+        let dir = tempfile::tempdir().unwrap();
+        // One file: only one thread has something to do.
+        std::fs::write(dir.path().join("f"), "").unwrap();
+        let deadline = Deadline::new(PATIENCE, &CancellationToken::new());
+        let walk = || of(dir.path(), &deadline).run(|| |_: &Met<'_>| panic!("on purpose"));
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(walk)).is_err());
+    }
 }

@@ -74,6 +74,38 @@ pub struct FileStamp {
     pub modified_ns: i64,
     /// Bytes.
     pub len: u64,
+    /// What the file system knows of it besides; older records have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inode: Option<InodeStamp>,
+}
+
+/// What cannot be set back as a modification time can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InodeStamp {
+    /// The inode's number: another one is another file under the same name.
+    pub number: u64,
+    /// When content or attributes were changed, nanoseconds since 1970.
+    pub changed_ns: i64,
+    /// The mode.
+    pub mode: u32,
+    /// The number of hard links.
+    pub links: u64,
+}
+
+impl FileStamp {
+    /// Whether the content can still be what it was at `earlier`. A change of mode or links explains a later change time:
+    /// `chmod` must not make a file a stranger's.
+    #[must_use]
+    pub fn agrees_with(&self, earlier: &Self) -> bool {
+        let same_inode = match (self.inode, earlier.inode) {
+            (Some(now), Some(then)) => {
+                now.number == then.number
+                    && (now.changed_ns == then.changed_ns || now.mode != then.mode || now.links != then.links)
+            }
+            _ => true,
+        };
+        same_inode && self.modified_ns == earlier.modified_ns && self.len == earlier.len
+    }
 }
 
 /// A question that a call puts to a person.
@@ -216,5 +248,20 @@ impl RunStatus {
     #[must_use]
     pub fn is_success(self) -> bool {
         self == Self::Success
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_of_older_records_are_compared_by_what_they_have() {
+        let old: FileStamp = serde_json::from_str(r#"{"modified_ns":5,"len":3}"#).unwrap();
+        let inode = InodeStamp { number: 1, changed_ns: 9, mode: 0o644, links: 1 };
+        let new = FileStamp { inode: Some(inode), ..old };
+        assert!(new.agrees_with(&old));
+        assert!(!FileStamp { len: 4, ..new }.agrees_with(&old));
+        assert_eq!(serde_json::from_str::<FileStamp>(&serde_json::to_string(&new).unwrap()).unwrap(), new);
     }
 }

@@ -25,8 +25,8 @@ mod usage;
 pub use abilities::{ThinkingAbilities, thinking_abilities};
 pub use assemble::{Assembled, Assembler, Landed};
 pub use call::{
-    Access, Answer, Change, Decision, Effect, FileSeen, FileStamp, Layer, PermissionMode, Question, Ruling,
-    RunStatus, Slot,
+    Access, Answer, Change, Decision, Effect, FileSeen, FileStamp, InodeStamp, Layer, PermissionMode,
+    Question, Ruling, RunStatus, Slot,
 };
 pub use catalogue::{Catalogue, ModelInfo, PRICES_AS_OF};
 pub use check::Invalid;

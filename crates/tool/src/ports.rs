@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use open_agent_model::{BoxFuture, FileStamp, Timestamp};
+use open_agent_model::{BoxFuture, FileStamp, InodeStamp, Timestamp};
 use tokio::io::AsyncRead;
 
 use crate::Tasks;
@@ -41,7 +42,10 @@ pub trait Files: Send + Sync {
 pub fn file_stamp(metadata: &std::fs::Metadata) -> FileStamp {
     let modified = metadata.modified().ok().and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());
     let modified_ns = modified.and_then(|d| i64::try_from(d.as_nanos()).ok()).unwrap_or_default();
-    FileStamp { modified_ns, len: metadata.len() }
+    let changed_ns = metadata.ctime().saturating_mul(1_000_000_000).saturating_add(metadata.ctime_nsec());
+    let inode =
+        InodeStamp { number: metadata.ino(), changed_ns, mode: metadata.mode(), links: metadata.nlink() };
+    FileStamp { modified_ns, len: metadata.len(), inode: Some(inode) }
 }
 
 /// The only way anything starts a process.

@@ -180,7 +180,7 @@ async fn create(cx: &ToolCx, path: &Path, input: &Input) -> Result<ToolOutput, T
 /// A file may be changed only as the session knows it.
 pub(super) fn check_seen(cx: &ToolCx, path: &Path, now: FileStamp) -> Result<(), ToolError> {
     match cx.seen(path) {
-        Some(seen) if seen == now => Ok(()),
+        Some(seen) if now.agrees_with(&seen) => Ok(()),
         Some(_) => Err(changed(cx, path)),
         None => Err(ToolError::new(format!(
             "{} exists and has not been read in this session. Read it first.",

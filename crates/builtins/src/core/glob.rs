@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use ignore::overrides::Override;
 use ignore::types::Types;
 use open_agent_model::{Access, Effect};
@@ -20,15 +20,7 @@ use crate::walk::{Deadline, PATIENCE, Rules, Start, Tally, Walk, with_notes};
 
 const MAX_FILES: usize = 100;
 
-pub(super) struct Glob {
-    pub(super) patience: Duration,
-}
-
-impl Default for Glob {
-    fn default() -> Self {
-        Self { patience: PATIENCE }
-    }
-}
+pub(super) struct Glob;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -72,22 +64,28 @@ impl Tool for Glob {
     }
 
     async fn call(&self, input: Input, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
-        let started = Instant::now();
-        let plan = Plan::of(cx, &input)?;
-        let root = match cx.files().walk_root(&plan.start.folder) {
-            Ok(root) => root,
-            Err(error) => return Err(explain(cx, &plan.start.folder, error)),
-        };
-        let deadline = Deadline::new(self.patience, cx.cancel());
-        let (found, tally) = tokio::task::spawn_blocking(move || find(&plan, &root, &deadline)).await?;
-        Ok(output(cx, found, &tally, started))
+        answer(input, cx, Deadline::new(PATIENCE, cx.cancel())).await
     }
+}
+
+async fn answer(input: Input, cx: &ToolCx, deadline: Deadline) -> Result<ToolOutput, ToolError> {
+    let started = Instant::now();
+    let plan = Plan::of(cx, &input)?;
+    let root = match cx.files().walk_root(&plan.start.folder) {
+        Ok(root) => root,
+        Err(error) => return Err(explain(cx, &plan.start.folder, error)),
+    };
+    let watched = deadline.clone();
+    let found = deadline.bound(move || find(&plan, &root, &watched)).await?;
+    let (found, tally) = found.unwrap_or_else(|| (Found::default(), Tally::late()));
+    Ok(output(cx, found, &tally, started))
 }
 
 /// What a pattern asks for.
 struct Plan {
     start: Start,
-    matcher: GlobMatcher,
+    /// A set of one: a set knows short ways for common patterns.
+    matcher: GlobSet,
     max_depth: Option<usize>,
     names_hidden: bool,
 }
@@ -106,8 +104,8 @@ impl Plan {
         let matcher = GlobBuilder::new(&pattern)
             .literal_separator(true)
             .build()
-            .map_err(|error| ToolError::bad_input(format!("{error}. To find text in files, use Grep.")))?
-            .compile_matcher();
+            .and_then(|glob| GlobSetBuilder::new().add(glob).build())
+            .map_err(|error| ToolError::bad_input(format!("{error}. To find text in files, use Grep.")))?;
         let max_depth =
             (!pattern.contains("**") && !pattern.contains('{')).then(|| pattern.split('/').count());
         let names_hidden = rest.split('/').any(|part| part.starts_with('.') || part.contains("{."));
@@ -192,12 +190,10 @@ fn find_by(plan: &Plan, root: &Path, deadline: &Deadline, rules: Rules) -> (Foun
     };
     let tally = walk.run(|| {
         let mut share = Share { mine: Found::default(), all: &all };
-        move |entry| {
-            let path = entry.path();
-            if path.strip_prefix(root).is_ok_and(|rest| plan.matcher.is_match(rest)) {
+        move |met| {
+            if plan.matcher.is_match(met.relative) {
                 share.mine.total += 1;
-                let modified = entry.metadata().ok().and_then(|m| m.modified().ok());
-                share.mine.push(modified.unwrap_or(SystemTime::UNIX_EPOCH), path);
+                share.mine.push(met.modified(), met.path);
             }
         }
     });
@@ -232,6 +228,20 @@ fn output(cx: &ToolCx, found: Found, tally: &Tally, started: Instant) -> ToolOut
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing;
+
+    #[tokio::test]
+    async fn h_grp_02_on_the_deadline_there_is_a_part_and_the_flag() {
+        let (_dir, cx) = testing::folder_of_files(5_000, "");
+        let input = Input { pattern: "*.txt".into(), path: None };
+        let output = answer(input, &cx, Deadline::after_looks(20)).await.unwrap();
+        let (text, details) = testing::parts(&output);
+        assert!(text.contains("STOPPED EARLY because it took too long"), "{text}");
+        assert!(text.starts_with("f") && text.contains(".txt\n"), "{text}");
+        let total = details["total"].as_u64().unwrap();
+        assert!((1..5_000).contains(&total), "{total}");
+        assert_eq!((&details["timedOut"], &details["truncated"]), (&true.into(), &true.into()));
+    }
 
     #[test]
     fn walks_start_where_the_pattern_stops_being_plain() {

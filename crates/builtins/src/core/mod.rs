@@ -17,8 +17,8 @@ pub fn core_tools() -> Vec<Arc<dyn DynTool>> {
     vec![
         erase(bash::Bash),
         erase(edit::Edit),
-        erase(glob::Glob::default()),
-        erase(grep::Grep::default()),
+        erase(glob::Glob),
+        erase(grep::Grep),
         erase(read::Read),
         erase(write::Write),
     ]

@@ -153,6 +153,40 @@ async fn h_edt_05_a_miss_explains_itself() {
 }
 
 #[tokio::test]
+async fn a_change_with_its_time_set_back_is_seen_and_chmod_is_none() {
+    let w = World::new();
+    // The script's mode is not its content.
+    let path = w.file("a.txt", "one\n");
+    w.read(&path).await;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    w.ok("Edit", edit("a.txt", "one", "two")).await;
+
+    // As `touch -r` does after a change of the same length.
+    let known = std::fs::metadata(&path).unwrap();
+    let since = || std::fs::metadata(&path).map(|m| (m.ctime(), m.ctime_nsec())).unwrap();
+    while since() == (known.ctime(), known.ctime_nsec()) {
+        std::fs::write(&path, "six\n").unwrap();
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        file.set_modified(known.modified().unwrap()).unwrap();
+    }
+    let error = w.fails("Edit", edit("a.txt", "two", "2")).await;
+    assert!(error.contains("was changed by someone else"), "{error}");
+    let error = w.fails("Write", json!({"file_path": "a.txt", "content": "2"})).await;
+    assert!(error.contains("was changed by someone else"), "{error}");
+
+    // As `cp -p` and `mv` do: another file of the same time and length.
+    w.read(&path).await;
+    let known = std::fs::metadata(&path).unwrap();
+    let other = w.file("b.txt", "ten\n");
+    let file = std::fs::File::options().write(true).open(&other).unwrap();
+    file.set_modified(known.modified().unwrap()).unwrap();
+    std::fs::rename(&other, &path).unwrap();
+    let error = w.fails("Edit", edit("a.txt", "six", "6")).await;
+    assert!(error.contains("was changed by someone else"), "{error}");
+    assert_eq!(w.bytes("a.txt"), b"ten\n");
+}
+
+#[tokio::test]
 async fn what_was_changed_meanwhile_is_not_lost() {
     let w = World::new();
     let path = w.file("a.txt", "one\n");

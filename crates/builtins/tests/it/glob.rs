@@ -103,6 +103,58 @@ async fn h_grp_02_the_walk_starts_where_the_pattern_does() {
     assert_eq!(prepared.access(), [open_agent_model::Access::Read(w.path("apps"))]);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn h_grp_02_two_hundred_thousand_files_and_a_cycle() {
+    let w = World::in_memory();
+    let fill = |folder: &str, files: usize| {
+        for n in 0..files / 1_000 {
+            let folder = w.path(&format!("{folder}/d{n}"));
+            std::fs::create_dir_all(&folder).unwrap();
+            for file in 0..1_000 {
+                std::fs::File::create(folder.join(format!("f{file}.json"))).unwrap();
+            }
+        }
+    };
+    std::fs::create_dir(w.path(".git")).unwrap();
+    w.file(".gitignore", "node_modules/\n");
+    fill("apps/node_modules", 150_000);
+    fill("apps/web", 10_000);
+    fill("other", 40_000);
+    w.file("apps/web/deep/er/x.json", "");
+    w.file("other/x.json", "");
+    symlink("..", w.path("apps/web/up")).unwrap();
+    symlink(".", w.path("apps/web/deep/self")).unwrap();
+
+    let started = Instant::now();
+    let output = w.call("Glob", json!({"pattern": "apps/**/x.json"})).await.unwrap();
+    let took = started.elapsed();
+    assert_eq!(text(&output).lines().next(), Some("apps/web/deep/er/x.json"));
+    let seen = details(&output);
+    assert_eq!((&seen["total"], &seen["timedOut"]), (&json!(1), &json!(false)));
+    // Only the ignored folder itself was met, and nothing of what lies beside `apps`.
+    assert_eq!(seen["skippedIgnored"], 1);
+    assert!(took < Duration::from_secs(2), "{took:?}");
+
+    let all = details(&w.call("Glob", json!({"pattern": "**/*.json"})).await.unwrap());
+    assert_eq!((&all["total"], &all["timedOut"]), (&json!(50_002), &json!(false)));
+    // A folder that is ignored, and named.
+    let named = details(&w.call("Glob", json!({"pattern": "apps/node_modules/**/f7.json"})).await.unwrap());
+    assert_eq!(named["total"], 150);
+
+    // Whatever it has reached, a cancelled walk ends within 200 ms, unless the machine is busy.
+    for (tool, input) in [("Glob", json!({"pattern": "**/*"})), ("Grep", json!({"pattern": "a"}))] {
+        let (call, cancel) = (w.call(tool, input), w.cancel.clone());
+        let (output, stopped) = tokio::join!(call, async {
+            tokio::task::yield_now().await;
+            cancel.cancel();
+            Instant::now()
+        });
+        let took = stopped.elapsed();
+        assert!(text(&output.unwrap()).contains("STOPPED EARLY"), "{tool}");
+        assert!(took < Duration::from_secs(1), "{tool}: {took:?}");
+    }
+}
+
 #[tokio::test]
 async fn h_grp_03_making_the_tools_walks_nothing() {
     let w = World::new();

@@ -217,3 +217,84 @@ async fn h_sub_05_one_miss_does_not_disturb_its_siblings() {
     }
     assert_eq!((good, bad), (26, 1));
 }
+
+#[tokio::test]
+async fn h_grp_01_a_folder_that_is_named_is_searched_whatever_kind_of_ignore_file_names_it() {
+    for name in ["sub/.ignore", "sub/.rgignore", ".rgignore"] {
+        let w = World::new();
+        w.file(name, "*.txt\n");
+        w.file("sub/a.txt", "needle\n");
+        assert!(w.ok("Grep", json!({"pattern": "needle"})).await.starts_with("No match."), "{name}");
+        let shown = w.ok("Grep", json!({"pattern": "needle", "path": "sub"})).await;
+        assert_eq!(shown, "1 file:\nsub/a.txt", "{name}");
+        assert_eq!(w.ok("Glob", json!({"pattern": "sub/*.txt"})).await, "sub/a.txt", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_line_without_end_is_left_out_and_said() {
+    let w = World::new();
+    w.file("endless.txt", vec![b'a'; 100 << 20]);
+    w.file("short.txt", "aa\n");
+    for path in [".", "endless.txt"] {
+        let shown = w.ok("Grep", json!({"pattern": "aa", "path": path})).await;
+        assert!(
+            shown.contains("1 file left out: a line, or with multiline a file, of more than 64 MB"),
+            "{shown}"
+        );
+        assert_eq!(shown.contains("short.txt"), path == ".", "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_plain_file_holds_nothing_up() {
+    let w = World::new();
+    w.file("a.txt", "needle\n");
+    let made = std::process::Command::new("mkfifo").arg(w.path("pipe")).status().unwrap();
+    assert!(made.success());
+    assert!(w.ok("Grep", json!({"pattern": "needle"})).await.starts_with("1 file:\na.txt"));
+    assert!(w.fails("Grep", json!({"pattern": "needle", "path": "pipe"})).await.contains("named pipe"));
+    if cfg!(target_os = "linux") {
+        // Such files have content and no size.
+        let input = json!({"pattern": "^processor", "path": "/proc/cpuinfo", "output_mode": "count"});
+        assert!(w.ok("Grep", input).await.contains("/proc/cpuinfo:"));
+    }
+}
+
+#[tokio::test]
+async fn a_pattern_that_grows_beyond_bounds_is_refused_with_advice() {
+    let w = World::new();
+    w.file("a.txt", "aaaa\n");
+    let shown = w.fails("Grep", json!({"pattern": "(a{1,1000}){1,1000}"})).await;
+    assert!(shown.contains("use smaller repetitions"), "{shown}");
+    assert!(w.ok("Grep", json!({"pattern": "(a{1,50}){1,50}"})).await.contains("a.txt"));
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_search_in_a_file_of_a_hundred_gigabytes_can_be_cancelled() {
+    let w = World::new();
+    let path = w.file("sparse", "");
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(100 << 30).unwrap();
+    let (output, stopped) = tokio::join!(w.call("Grep", json!({"pattern": "x", "path": "sparse"})), async {
+        while !is_read(&path) {
+            tokio::task::yield_now().await;
+        }
+        w.cancel.cancel();
+        std::time::Instant::now()
+    });
+    let (took, output) = (stopped.elapsed(), output.unwrap());
+    assert!(text(&output).contains("STOPPED EARLY"), "{}", text(&output));
+    assert_eq!(details(&output)["timedOut"], true);
+    assert!(took < std::time::Duration::from_secs(1), "{took:?}");
+}
+
+/// Whether this process has the file open and is past its start.
+#[cfg(target_os = "linux")]
+fn is_read(path: &std::path::Path) -> bool {
+    std::fs::read_dir("/proc/self/fd").unwrap().flatten().any(|fd| {
+        let info = format!("/proc/self/fdinfo/{}", fd.file_name().display());
+        std::fs::read_link(fd.path()).is_ok_and(|target| target == path)
+            && std::fs::read_to_string(info).is_ok_and(|info| !info.starts_with("pos:\t0\n"))
+    })
+}

@@ -36,7 +36,15 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        Self::inside(tempfile::tempdir().unwrap())
+    }
+
+    /// For trees so large that making them on a disk takes minutes.
+    pub(crate) fn in_memory() -> Self {
+        Self::inside(tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap())
+    }
+
+    fn inside(dir: tempfile::TempDir) -> Self {
         let real = dir.path().canonicalize().unwrap();
         let root = real.join("project");
         std::fs::create_dir(&root).unwrap();

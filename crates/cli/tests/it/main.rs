@@ -10,5 +10,6 @@ mod formats;
 mod peer_llama;
 mod rig;
 mod signals;
+mod speed;
 mod terminal;
 mod wrong_input;

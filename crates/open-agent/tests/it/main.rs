@@ -10,5 +10,6 @@ mod peer_mocks;
 mod seventh_tool;
 mod silence;
 mod soak;
+mod speed;
 mod tasks;
 mod wire;

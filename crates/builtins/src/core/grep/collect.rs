@@ -138,8 +138,9 @@ impl Collector {
         }
     }
 
-    pub(super) fn finish(self) -> Collected {
-        self.state.into_inner().map(|state| state.collected).unwrap_or_default()
+    /// What there is; threads that were given up may still be at work.
+    pub(super) fn take(&self) -> Collected {
+        self.state.lock().map(|mut state| std::mem::take(&mut state.collected)).unwrap_or_default()
     }
 }
 

@@ -4,8 +4,9 @@
 mod collect;
 mod search;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::Arc;
 
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use ignore::overrides::{Override, OverrideBuilder};
@@ -15,25 +16,21 @@ use open_agent_tool::{PortError, Tool, ToolCx, ToolError, ToolOutput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use self::collect::{Collected, Record};
+use self::collect::{Collected, Collector, Record};
 use self::search::Search;
 use crate::bounds::{count, cut_line, head_and_tail};
 use crate::paths::{explain, read_access, resolve, shown};
 use crate::walk::{Deadline, PATIENCE, Rules, Tally, Walk, with_notes};
 
 const DEFAULT_LIMIT: usize = 250;
+/// Bytes of a pattern that is ready for use, and of what a thread notes about it while it searches: repetitions of
+/// repetitions grow beyond all bounds.
+const MAX_PATTERN: usize = 32 * 1024 * 1024;
+const MAX_STATES: usize = 64 * 1024 * 1024;
 /// The most characters of a line that are shown.
 const MAX_LINE: usize = 1_000;
 
-pub(super) struct Grep {
-    pub(super) patience: Duration,
-}
-
-impl Default for Grep {
-    fn default() -> Self {
-        Self { patience: PATIENCE }
-    }
-}
+pub(super) struct Grep;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -123,38 +120,59 @@ impl Tool for Grep {
     }
 
     async fn call(&self, input: Input, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
-        let matcher = matcher(&input)?;
-        let path = resolve(cx, input.path.as_deref().unwrap_or("."))?;
-        let search = Search::new(&input, matcher);
-        let deadline = Deadline::new(self.patience, cx.cancel());
-        let (collected, tally) = match cx.files().walk_root(&path) {
-            Ok(root) => {
-                let plan = Plan {
-                    overrides: overrides(cx, &root, input.glob.as_deref())?,
-                    types: types(input.r#type.as_deref())?,
-                    is_named: root != cx.cwd(),
-                    root,
-                };
-                tokio::task::spawn_blocking(move || search_folder(&search, &plan, &deadline)).await?
-            }
-            Err(PortError::WrongKind { .. }) => {
-                let file = cx.files().open(&path).await.map_err(|error| explain(cx, &path, error))?;
-                let one = move || search.file_alone(&path, file, &deadline);
-                let collected = tokio::task::spawn_blocking(one).await?;
-                (collected, Tally::default())
-            }
-            Err(error) => return Err(explain(cx, &path, error)),
-        };
-        if collected.is_late {
-            tally.set_late();
-        }
-        Ok(output(cx, &input, collected, &tally))
+        answer(input, cx, Deadline::new(PATIENCE, cx.cancel())).await
     }
+}
+
+/// Where to search.
+enum Place {
+    Folder(Box<Plan>),
+    File(PathBuf, File),
+}
+
+async fn answer(input: Input, cx: &ToolCx, deadline: Deadline) -> Result<ToolOutput, ToolError> {
+    let path = resolve(cx, input.path.as_deref().unwrap_or("."))?;
+    let place = match cx.files().walk_root(&path) {
+        Ok(root) => Place::Folder(Box::new(Plan {
+            overrides: overrides(cx, &root, input.glob.as_deref())?,
+            types: types(input.r#type.as_deref())?,
+            is_named: root != cx.cwd(),
+            root,
+        })),
+        Err(PortError::WrongKind { .. }) => match cx.files().open(&path).await {
+            Ok(file) => Place::File(path, file),
+            Err(error) => return Err(explain(cx, &path, error)),
+        },
+        Err(error) => return Err(explain(cx, &path, error)),
+    };
+    let collector = Arc::new(Collector::new(search::needed(&input)));
+    let (asked, watched, into) = (input.clone(), deadline.clone(), Arc::clone(&collector));
+    let work = move || {
+        // Here, for a large pattern takes its time.
+        let search = Search::new(&asked, matcher(&asked)?);
+        Ok::<_, ToolError>(match place {
+            Place::Folder(plan) => search_folder(&search, &plan, &into, &watched),
+            Place::File(path, file) => {
+                search.file_alone(&path, file, &into, &watched);
+                Tally::default()
+            }
+        })
+    };
+    let mut tally = deadline.bound(work).await?.unwrap_or_else(|| Ok(Tally::late()))?;
+    let collected = collector.take();
+    if collected.is_late {
+        tally.set_late();
+    }
+    Ok(output(cx, &input, collected, &tally))
 }
 
 fn matcher(input: &Input) -> Result<RegexMatcher, ToolError> {
     let mut builder = RegexMatcherBuilder::new();
-    builder.multi_line(true).case_insensitive(input.ignore_case);
+    builder
+        .multi_line(true)
+        .case_insensitive(input.ignore_case)
+        .size_limit(MAX_PATTERN)
+        .dfa_size_limit(MAX_STATES);
     if input.multiline {
         builder.dot_matches_new_line(true);
     } else {
@@ -166,6 +184,8 @@ fn matcher(input: &Input) -> Result<RegexMatcher, ToolError> {
             "To match across lines, set multiline."
         } else if text.contains("look-around") || text.contains("backreferences") {
             "Look-around and back-references are not supported; use grep -P in Bash for those."
+        } else if text.contains("size limit") {
+            "It is too large when it is written out: use smaller repetitions than {1,1000}, or + and *."
         } else {
             "Characters such as ( [ { * + ? . | $ ^ \\ that are meant literally need a \\ in front."
         };
@@ -211,30 +231,24 @@ struct Plan {
     types: Types,
 }
 
-fn search_folder(search: &Search, plan: &Plan, deadline: &Deadline) -> (Collected, Tally) {
-    let (collected, tally) = search_by(search, plan, deadline, Rules::All);
-    // A folder that was named and of which the rules leave nothing is meant as it is.
-    if plan.is_named && tally.files() == 0 && tally.skipped() != (0, 0) {
-        return search_by(search, plan, deadline, Rules::None);
-    }
-    (collected, tally)
-}
-
-fn search_by(search: &Search, plan: &Plan, deadline: &Deadline, rules: Rules) -> (Collected, Tally) {
-    let walk = Walk {
-        root: &plan.root,
-        rules,
-        max_depth: None,
-        overrides: plan.overrides.clone(),
-        types: plan.types.clone(),
-        deadline,
+fn search_folder(search: &Search, plan: &Plan, into: &Collector, deadline: &Deadline) -> Tally {
+    let by = |rules| {
+        let walk = Walk {
+            root: &plan.root,
+            rules,
+            max_depth: None,
+            overrides: plan.overrides.clone(),
+            types: plan.types.clone(),
+            deadline,
+        };
+        walk.run(|| {
+            let mut worker = search.worker(into, deadline);
+            move |met| worker.search(met.path)
+        })
     };
-    let collector = search.collector();
-    let tally = walk.run(|| {
-        let mut worker = search.worker(&collector, deadline);
-        move |entry| worker.search(entry.path())
-    });
-    (collector.finish(), tally)
+    let tally = by(Rules::All);
+    // A folder that was named and of which the rules leave nothing is meant as it is.
+    if plan.is_named && tally.files() == 0 && tally.skipped() != (0, 0) { by(Rules::None) } else { tally }
 }
 
 fn output(cx: &ToolCx, input: &Input, collected: Collected, tally: &Tally) -> ToolOutput {
@@ -284,7 +298,7 @@ fn output(cx: &ToolCx, input: &Input, collected: Collected, tally: &Tally) -> To
         num_matches: collected.files.values().map(|hits| hits.matches).sum(),
         applied_limit: (limit != usize::MAX).then_some(limit),
         applied_offset: input.offset,
-        truncated: out.is_cut || collected.is_cut,
+        truncated: out.is_cut || collected.is_cut || tally.is_late(),
         timed_out: tally.is_late(),
         skipped_ignored,
         skipped_hidden,
@@ -356,5 +370,43 @@ impl Rendered {
 
     fn after_file(&mut self, has_context: bool) {
         self.gap = has_context;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing;
+
+    async fn grep(cx: &ToolCx, input: serde_json::Value, deadline: Deadline) -> (String, serde_json::Value) {
+        let input = serde_json::from_value(input).unwrap();
+        testing::parts(&answer(input, cx, deadline).await.unwrap())
+    }
+
+    #[tokio::test]
+    async fn h_grp_02_on_the_deadline_there_is_a_part_and_the_flag() {
+        let (_dir, cx) = testing::folder_of_files(2_000, "needle\n");
+        for mode in ["files_with_matches", "content", "count"] {
+            let input = json!({"pattern": "needle", "output_mode": mode});
+            let (text, details) = grep(&cx, input, Deadline::after_looks(300)).await;
+            assert!(text.contains("STOPPED EARLY because it took too long"), "{text}");
+            assert!(text.contains(".txt"), "{text}");
+            let files = details["numFiles"].as_u64().unwrap();
+            assert!((1..2_000).contains(&files), "{files}");
+            assert_eq!(details["timedOut"], true);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_has_no_end_is_read_until_the_deadline() {
+        let (dir, cx) = testing::folder_of_files(0, "");
+        let file = std::fs::File::create(dir.path().join("sparse")).unwrap();
+        file.set_len(100 << 30).unwrap();
+        let input = json!({"pattern": "needle", "path": "sparse"});
+        let (text, details) = grep(&cx, input, Deadline::after_looks(200)).await;
+        assert!(text.contains("STOPPED EARLY because it took too long"), "{text}");
+        assert_eq!(details["timedOut"], true);
     }
 }

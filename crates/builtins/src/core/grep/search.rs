@@ -10,7 +10,7 @@ use grep_searcher::{
     BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkFinish, SinkMatch,
 };
 
-use super::collect::{Collected, Collector, Hits, Record};
+use super::collect::{Collector, Hits, Record};
 use super::{DEFAULT_LIMIT, Input, OutputMode};
 use crate::text::show;
 use crate::walk::Deadline;
@@ -27,8 +27,15 @@ pub(super) struct Search {
     multiline: bool,
     before: usize,
     after: usize,
-    /// Lines of the answer that are needed at most.
     needed: usize,
+}
+
+/// Lines of the answer that are needed at most.
+pub(super) fn needed(input: &Input) -> usize {
+    match input.head_limit.unwrap_or(DEFAULT_LIMIT) {
+        0 => usize::MAX,
+        limit => limit.saturating_add(input.offset),
+    }
 }
 
 /// Whether groups of lines are set apart.
@@ -42,10 +49,6 @@ impl Search {
             OutputMode::Content if has_context(input) => own.or(input.context).unwrap_or(0),
             _ => 0,
         };
-        let needed = match input.head_limit.unwrap_or(DEFAULT_LIMIT) {
-            0 => usize::MAX,
-            limit => limit.saturating_add(input.offset),
-        };
         Self {
             matcher,
             mode: input.output_mode,
@@ -53,12 +56,8 @@ impl Search {
             multiline: input.multiline,
             before: context(input.before),
             after: context(input.after),
-            needed,
+            needed: needed(input),
         }
-    }
-
-    pub(super) fn collector(&self) -> Collector {
-        Collector::new(self.needed)
     }
 
     /// What a thread works with.
@@ -73,17 +72,9 @@ impl Search {
     }
 
     /// A file that was named is searched even if it is binary.
-    pub(super) fn file_alone(&self, path: &Path, file: File, deadline: &Deadline) -> Collected {
-        let collector = self.collector();
-        let mut worker = Worker {
-            search: self,
-            matcher: self.matcher.clone(),
-            searcher: self.searcher(BinaryDetection::convert(0)),
-            collector: &collector,
-            deadline,
-        };
-        worker.search_file(path, file);
-        collector.finish()
+    pub(super) fn file_alone(&self, path: &Path, file: File, collector: &Collector, deadline: &Deadline) {
+        let searcher = self.searcher(BinaryDetection::convert(0));
+        Worker { searcher, ..self.worker(collector, deadline) }.search_file(path, file);
     }
 
     fn searcher(&self, binary: BinaryDetection) -> Searcher {
@@ -126,7 +117,7 @@ impl Worker<'_> {
             gap: false,
             is_binary: false,
         };
-        let file = Watched { file, deadline: self.deadline, reads: 0 };
+        let file = Watched { file, deadline: self.deadline };
         match self.searcher.search_reader(&self.matcher, file, &mut sink) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::TimedOut => self.collector.late(),
@@ -158,13 +149,11 @@ impl Worker<'_> {
 struct Watched<'a> {
     file: File,
     deadline: &'a Deadline,
-    reads: u32,
 }
 
 impl Read for Watched<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.reads += 1;
-        if self.reads > 1 && self.deadline.is_over() {
+        if self.deadline.is_over() {
             return Err(io::ErrorKind::TimedOut.into());
         }
         self.file.read(buffer)
