@@ -191,7 +191,7 @@ impl Tally {
         }
         if self.is_late() {
             notes.push(
-                "STOPPED EARLY because it took too long: the result is incomplete, narrow it down".into(),
+                "STOPPED EARLY because it took too long or was interrupted: the result is incomplete, narrow it down".into(),
             );
         }
         notes
