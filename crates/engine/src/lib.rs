@@ -30,4 +30,4 @@ pub use prompt::{FixedSection, Surroundings};
 pub use retry::RetryConfig;
 pub use sink::{EventSink, EventStream};
 pub use tasks::TaskSet;
-pub use totals::{ModelUse, Totals};
+pub use totals::{ModelUse, Totals, Words};

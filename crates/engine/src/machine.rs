@@ -15,8 +15,8 @@ use open_agent_session::{
 };
 use open_agent_tool::SessionState;
 
-use crate::Totals;
 use crate::scheduler::{CallPhase, CallView, ready};
+use crate::{Totals, Words};
 
 /// How often in a row an answer that hit the output limit is continued.
 const MAX_CONTINUATIONS: u32 = 3;
@@ -132,8 +132,8 @@ pub struct RunFold {
     pub turns: u32,
     /// What all model requests used, failed ones too.
     pub totals: Totals,
-    /// The text of the newest answer, or of the part of it that came.
-    pub text: String,
+    /// What the model said last.
+    pub words: Words,
     /// Why the model stopped last.
     pub stop: Option<StopReason>,
     /// What went otherwise than asked.
@@ -143,6 +143,8 @@ pub struct RunFold {
     not_before: Option<Timestamp>,
     continuations: u32,
     cut_calls: u32,
+    /// What came of the newest answer's call that was cut.
+    last_cut: Option<String>,
 }
 
 impl Machine {
@@ -330,13 +332,14 @@ impl Machine {
             failures: 0,
             turns: 0,
             totals: Totals::default(),
-            text: String::new(),
+            words: Words::default(),
             stop: None,
             notices: Vec::new(),
             ended: None,
             not_before: None,
             continuations: 0,
             cut_calls: 0,
+            last_cut: None,
         });
     }
 
@@ -350,15 +353,22 @@ impl Machine {
     fn on_model_done(&mut self, done: &ModelDone) {
         let turn = self.transcript.turns().saturating_sub(1);
         let uses: Vec<ToolUse> = done.message.tool_uses().cloned().collect();
-        let cut = uses.iter().any(|u| u.broken.as_ref().is_some_and(|b| b.cut));
+        let cut = uses.iter().find_map(|u| u.broken.as_ref().filter(|b| b.cut)).map(|b| b.raw.clone());
         if let Some(run) = &mut self.run {
             let model = done.message.model.clone().unwrap_or_else(|| Arc::clone(&run.model));
             (run.failures, run.not_before) = (0, None);
             run.totals.add(&model, (done.usage, done.cost, done.api_ms));
             run.turns += 1;
-            run.text = done.message.text();
+            run.words.say(&done.message, Some(&done.stop));
             run.stop = Some(done.stop.clone());
-            run.cut_calls = if cut { run.cut_calls + 1 } else { 0 };
+            // Where the server does not speak of a limit, only the same call again shows that there is one.
+            let again = done.stop == StopReason::MaxTokens || cut == run.last_cut;
+            run.cut_calls = match cut {
+                Some(_) if again => run.cut_calls + 1,
+                Some(_) => 1,
+                None => 0,
+            };
+            run.last_cut = cut;
             let continued = done.stop == StopReason::MaxTokens && uses.is_empty();
             run.continuations = if continued { run.continuations + 1 } else { 0 };
         }
@@ -373,10 +383,12 @@ impl Machine {
     }
 
     fn on_model_failed(&mut self, failed: &ModelFailed) {
+        // What a request that broke off had counted is as true for the next attempt.
+        self.context_tokens = self.context_tokens.max(failed.usage.all_input());
         if let Some(run) = &mut self.run {
             run.totals.add(&failed.model, (failed.usage, failed.cost, failed.api_ms));
             if let Some(partial) = &failed.partial {
-                run.text = partial.text();
+                run.words.say(partial, None);
             }
         }
         match (&failed.retry, &failed.error, &mut self.run) {
@@ -490,7 +502,7 @@ impl Machine {
         let limits = &run.started.limits;
         if run.cut_calls >= MAX_CUT_CALLS {
             let error =
-                format!("{MAX_CUT_CALLS} answers in a row ended within a tool call at the output limit");
+                format!("{MAX_CUT_CALLS} answers in a row ended within a tool call, at the output limit");
             return self.end(RunStatus::ErrorDuringExecution, vec![error], CLOSED_BY_LIMIT);
         }
         if limits.max_turns.is_some_and(|max| run.turns >= max) {
@@ -560,10 +572,11 @@ impl Machine {
 impl Call {
     fn new(id: CallId, tool_use: ToolUse) -> Self {
         let phase = match &tool_use.broken {
-            Some(broken) if broken.cut => Progress::Refused(
-                "Not run: your answer reached the output limit within this call. Split the work into smaller calls."
-                    .into(),
-            ),
+            Some(broken) if broken.cut => Progress::Refused(format!(
+                "Not run: the arguments of {} are not whole, or not valid JSON ({}). Your answer ended within this call. \
+                 Split the work into smaller calls.",
+                tool_use.name, broken.error
+            )),
             Some(broken) => Progress::Refused(format!(
                 "Not run: the arguments of {} are not valid JSON ({}). Call it again with a JSON object.",
                 tool_use.name, broken.error

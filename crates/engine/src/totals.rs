@@ -1,9 +1,9 @@
-//! What the requests of a run used, added up.
+//! What the answers of a run come to: what they used, and the words that are its result.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use open_agent_model::{Cost, Usage};
+use open_agent_model::{Cost, Message, StopReason, Usage};
 
 /// Sums over requests, failed ones too.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,5 +57,31 @@ impl Totals {
         of.requests += 1;
         of.usage += usage;
         of.cost = sum(of.cost, cost);
+    }
+}
+
+/// The text of the newest answer, or of the part of it that came. An answer that went on over several requests is one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Words {
+    text: String,
+    /// So much of it is followed by what comes next: the answer goes on.
+    settled: usize,
+}
+
+impl Words {
+    /// The text.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Takes the next message. Without a reason why it stopped it broke off, and may be made again.
+    pub(crate) fn say(&mut self, message: &Message, stop: Option<&StopReason>) {
+        self.text.truncate(self.settled);
+        self.text.push_str(&message.text());
+        let Some(stop) = stop else { return };
+        let calls = message.tool_uses().next().is_some();
+        let goes_on = !calls && matches!(stop, StopReason::MaxTokens | StopReason::PauseTurn);
+        self.settled = if goes_on { self.text.len() } else { 0 };
     }
 }

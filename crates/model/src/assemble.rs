@@ -162,7 +162,10 @@ impl Assembler {
             return Err(protocol("a tool call came without the tool's name"));
         }
         let cut = matches!(stop, StopReason::MaxTokens | StopReason::ContextWindowExceeded);
-        let content = without_repeats(self.blocks.into_iter().filter_map(|b| close(b, cut)).collect());
+        let mut content = without_repeats(self.blocks.into_iter().filter_map(|b| close(b, cut)).collect());
+        if cut && let Some(Block::ToolUse(last)) = content.last_mut() {
+            distrust(last);
+        }
         Ok(Assembled { content, stop, usage: self.usage, id: self.id, model: self.model })
     }
 
@@ -348,6 +351,15 @@ fn close(kind: Kind, cut: bool) -> Option<Block> {
     }
 }
 
+/// Some servers close the brackets of a call that they cut: half a file would be written as if it were whole.
+fn distrust(call: &mut ToolUse) {
+    if call.broken.is_none() {
+        let input = std::mem::replace(&mut call.input, RawJson::object());
+        let error = "the answer ended at the output limit, so it may not be whole".to_owned();
+        call.broken = Some(BrokenInput { raw: input.get().to_owned(), error, cut: true });
+    }
+}
+
 /// Nothing, white space and `null` mean "no arguments"; a JSON object is one; a string that holds a JSON object is what
 /// some models send instead of it; all else is broken and the tool must not run.
 fn read_input(text: String, cut: bool) -> (RawJson, Option<BrokenInput>) {
@@ -365,6 +377,10 @@ fn read_input(text: String, cut: bool) -> (RawJson, Option<BrokenInput>) {
             Some(inner) if inner.is_object() && unsendable(inner.get()).is_none() => (inner, None),
             _ => broken("the arguments are not a JSON object".into(), text),
         },
+        // Some servers say that the answer ended as it should when it was cut within a call.
+        Err(error) if error.is_eof() => {
+            (RawJson::object(), Some(BrokenInput { raw: text, error: error.to_string(), cut: true }))
+        }
         Err(error) => broken(error.to_string(), text),
     }
 }

@@ -79,7 +79,7 @@ impl QueryResult {
         };
         let messages = machine.transcript().messages();
         Self {
-            text: run.map(|r| r.text.clone()).unwrap_or_default(),
+            text: run.map(|r| r.words.text().to_owned()).unwrap_or_default(),
             status,
             stop_reason: run.and_then(|r| r.stop.clone()),
             errors: ended.map(|e| e.errors).unwrap_or_default(),

@@ -1,10 +1,11 @@
 //! Money: limits that strike before it is spent, and costs that are known, estimated or not known.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use open_agent_engine::Budget;
+use open_agent_engine::{Budget, RetryConfig};
 use open_agent_model::scripted::{Reply, Scripted};
-use open_agent_model::{Cost, RunStatus};
+use open_agent_model::{Cost, ProviderErrorKind, RunStatus};
 use open_agent_session::{MemoryStore, NoticeKind, RunLimits, SessionStore};
 
 use crate::world::{Options, World, finish, settings, spec, status};
@@ -39,6 +40,18 @@ async fn a_provider_that_counts_nothing_does_not_blind_the_budget() {
         run.totals.cost
     );
     assert_eq!(run.notices.iter().filter(|n| n.kind == NoticeKind::UsageMissing).count(), 1);
+}
+
+#[tokio::test]
+async fn what_a_broken_attempt_counted_holds_for_the_next_one() {
+    let breaks = || Reply::text("half").usage(900_000, 1).then_fails(ProviderErrorKind::Overloaded, "busy");
+    let retry = RetryConfig { max_retries: 3, base_delay: Duration::ZERO, ..RetryConfig::default() };
+    let budget = Budget::new(Cost::from_usd("4.5"));
+    let world =
+        World::with(Scripted::responding(move |_| breaks()), Options { budget, retry, ..Options::default() });
+    let (driver, _) = world.run(RunLimits::default()).await;
+    assert_eq!(status(driver.machine().run().unwrap()), RunStatus::ErrorMaxBudgetUsd);
+    assert_eq!(world.model.requests().len(), 1, "one costs 2.7 dollars, and so would the second");
 }
 
 #[tokio::test]

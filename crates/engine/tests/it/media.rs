@@ -47,7 +47,7 @@ async fn h_red_01_a_refused_picture_is_taken_out_and_the_request_made_once_more(
     let world = world(model);
     let (mut driver, events) = world.run(RunLimits::default()).await;
     let run = driver.machine().run().unwrap();
-    assert_eq!((run.ended.as_ref().unwrap().status, run.text.as_str()), (RunStatus::Success, "seen"));
+    assert_eq!((run.ended.as_ref().unwrap().status, run.words.text()), (RunStatus::Success, "seen"));
     assert_eq!(run.notices.iter().filter(|n| n.kind == NoticeKind::MediaWithheld).count(), 1);
     let told = |e: &AgentEvent| matches!(e, AgentEvent::Notice(n) if n.text.contains("image exceeds 5 MB"));
     assert!(events.iter().any(|e| told(&e.event)));
@@ -77,7 +77,7 @@ async fn h_red_01_what_was_accepted_is_kept_until_it_is_refused_as_well() {
     ]);
     let world = world(model);
     let (driver, _) = world.run(RunLimits::default()).await;
-    assert_eq!(driver.machine().run().unwrap().text, "blind");
+    assert_eq!(driver.machine().run().unwrap().words.text(), "blind");
     let sent: Vec<usize> = world.model.requests().iter().map(pictures).collect();
     assert_eq!(sent, [0, 1, 2, 1, 0], "the newest first, then all");
 }
@@ -94,6 +94,20 @@ async fn h_red_01_a_refusal_that_stays_ends_the_run() {
     let requests = world.model.requests();
     assert_eq!(requests.iter().map(pictures).collect::<Vec<_>>(), [1, 0]);
     assert!(last(&requests[1]).text().starts_with("look"));
+}
+
+#[tokio::test]
+async fn h_red_01_a_new_picture_is_suspected_whatever_the_refusal_says() {
+    for said in ["messages.3.content: Input should be a valid string", "参数有误，请检查文档。"] {
+        let vague = || Reply::failure(ProviderErrorKind::InvalidRequest, said);
+        let world =
+            world(Scripted::new([Reply::call("picture", "{}"), vague(), Reply::text("seen"), vague()]));
+        let (mut driver, _) = world.run(RunLimits::default()).await;
+        assert_eq!(driver.machine().run().unwrap().words.text(), "seen", "{said}");
+        driver.begin(spec("again", RunLimits::default())).await.unwrap();
+        finish(&mut driver).await;
+        assert_eq!(world.model.requests().len(), 4, "without pictures, a refusal is one");
+    }
 }
 
 #[tokio::test]

@@ -30,7 +30,7 @@ async fn a_prompt_runs_tools_until_the_model_is_done() {
     let (driver, _) = world.run(RunLimits::default()).await;
     let run = driver.machine().run().unwrap();
     assert_eq!(status(run), RunStatus::Success);
-    assert_eq!((run.turns, run.totals.requests, run.text.as_str()), (2, 2, "It says 1."));
+    assert_eq!((run.turns, run.totals.requests, run.words.text()), (2, 2, "It says 1."));
     assert_eq!((run.totals.usage.input_tokens, run.totals.usage.output_tokens), (250, 15));
     // 250 × 3 + 15 × 15 dollars for a million.
     assert_eq!(run.totals.cost, Cost::from_usd("0.000975"));
@@ -96,7 +96,7 @@ async fn limits_strike_before_the_next_request_and_keep_what_exists() {
     let world = World::new(endless());
     let (driver, _) = world.run(RunLimits { max_turns: Some(3), ..RunLimits::default() }).await;
     let run = driver.machine().run().unwrap();
-    assert_eq!((status(run), run.turns, run.text.as_str()), (RunStatus::ErrorMaxTurns, 3, "step "));
+    assert_eq!((status(run), run.turns, run.words.text()), (RunStatus::ErrorMaxTurns, 3, "step "));
     assert_eq!(world.model.requests().len(), 3);
 
     let world = World::new(endless());
@@ -164,6 +164,50 @@ async fn h_str_13_a_call_cut_by_the_limit_is_not_run_and_the_second_cut_ends_the
 }
 
 #[tokio::test]
+async fn h_str_13_servers_that_call_a_cut_call_finished_do_not_run_away() {
+    let cut = |json: &str| Reply::call("write", json).stop(StopReason::ToolUse);
+    let world = World::new(Scripted::responding(move |_| cut(r#"{"n": 1"#)));
+    let (driver, _) = world.run(RunLimits { max_turns: None, ..RunLimits::default() }).await;
+    let ended = driver.machine().run().unwrap().ended.clone().unwrap();
+    assert!(ended.errors[0].contains("ended within a tool call"), "{:?}", ended.errors);
+    assert_eq!(world.model.requests().len(), 2);
+    assert!(newest_results(&world.model.requests()[1])[0].contains("Split the work"));
+
+    let slips = [cut(r#"{"n": 1"#), cut(r#"{"n": 2"#), cut(r#"{"n": 3"#), Reply::text("ok")];
+    let (driver, _) = World::new(Scripted::new(slips)).run(RunLimits::default()).await;
+    assert_eq!(status(driver.machine().run().unwrap()), RunStatus::Success, "slips of the pen are none");
+}
+
+#[tokio::test]
+async fn h_prv_01_at_the_limit_the_last_call_is_not_run_even_if_its_json_is_whole() {
+    let calls =
+        Reply::call("write", r#"{"n":1}"#).and_call("write", r#"{"n":2}"#).stop(StopReason::MaxTokens);
+    let (world, results) = results_of(calls, RunLimits::default()).await;
+    assert_eq!(results[0], "sum 1");
+    assert!(results[1].contains("it may not be whole"), "{results:?}");
+    assert_eq!(world.effects.take().len(), 1);
+}
+
+#[tokio::test]
+async fn an_answer_that_goes_on_is_one_answer() {
+    let part = |text| Reply::text(text).stop(StopReason::MaxTokens);
+    let breaks = Reply::text("sec").then_fails(ProviderErrorKind::Overloaded, "busy");
+    let script = [
+        part("first, "),
+        breaks,
+        part("second, "),
+        Reply::text("third").stop(StopReason::PauseTurn),
+        Reply::text("."),
+    ];
+    let options = Options {
+        retry: RetryConfig { max_retries: 1, base_delay: Duration::ZERO, ..RetryConfig::default() },
+        ..Options::default()
+    };
+    let (driver, _) = World::with(Scripted::new(script), options).run(RunLimits::default()).await;
+    assert_eq!(driver.machine().run().unwrap().words.text(), "first, second, third.");
+}
+
+#[tokio::test]
 async fn h_prv_01_h_prv_02_finish_reasons() {
     let calls_but_stop = Reply::call("read", r#"{"n":1}"#).stop(StopReason::EndTurn);
     let world = World::new(Scripted::new([calls_but_stop, Reply::text("done")]));
@@ -208,7 +252,7 @@ async fn a_failed_request_ends_the_run_and_the_next_prompt_works() {
     let world = World::new(Scripted::new([broken, Reply::text("fine")]));
     let (mut driver, _) = world.run(RunLimits::default()).await;
     let run = driver.machine().run().unwrap();
-    assert_eq!((status(run), run.text.as_str()), (RunStatus::ErrorDuringExecution, "half an "));
+    assert_eq!((status(run), run.words.text()), (RunStatus::ErrorDuringExecution, "half an "));
     assert_eq!(run.ended.as_ref().unwrap().errors, ["it broke"]);
     driver.begin(spec("again", RunLimits::default())).await.unwrap();
     finish(&mut driver).await;
@@ -255,7 +299,7 @@ async fn h_int_01_a_stalled_request_is_interrupted_at_once_and_its_text_kept() {
     });
     assert!(began.elapsed().as_millis() < 500);
     let run = driver.machine().run().unwrap();
-    assert_eq!((status(run), run.text.as_str()), (RunStatus::Cancelled, "so far"));
+    assert_eq!((status(run), run.words.text()), (RunStatus::Cancelled, "so far"));
     assert!(run.ended.as_ref().unwrap().errors.is_empty(), "an interrupt is no error");
     driver.begin(spec("again", RunLimits::default())).await.unwrap();
     finish(&mut driver).await;
@@ -418,7 +462,7 @@ async fn h_ret_01_twelve_overloads_then_success_and_each_wait_is_an_event() {
     let world = World::with(model, retrying(12));
     let (driver, events) = world.run(RunLimits::default()).await;
     let run = driver.machine().run().unwrap();
-    assert_eq!((status(run), run.text.as_str(), run.totals.requests), (RunStatus::Success, "whole", 13));
+    assert_eq!((status(run), run.words.text(), run.totals.requests), (RunStatus::Success, "whole", 13));
     let waits: Vec<u64> = events
         .iter()
         .filter_map(|e| match &e.event {

@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use crate::{
     AgentEvent, AssistantMessage, Envelope, ModelFailed, RunEnded, RunStarted, TaskEnded, ToolFinished,
-    ToolProgress, ToolRuled, Totals,
+    ToolProgress, ToolRuled, Totals, Words,
 };
 use block::{api_blocks, api_result};
 use stream::Streamed;
@@ -67,7 +67,7 @@ struct RunSeen {
     turns: u32,
     totals: Totals,
     denials: Vec<Denial>,
-    text: String,
+    words: Words,
     stop: Option<StopReason>,
     doing: Doing,
 }
@@ -206,7 +206,7 @@ impl ClaudeFrames {
         let model = answer.message.model.clone().unwrap_or_default();
         self.run.totals.add(&model, (answer.usage, answer.cost, answer.api_ms));
         self.run.turns += 1;
-        self.run.text = answer.message.text();
+        self.run.words.say(&answer.message, Some(&answer.stop));
         self.run.stop = Some(answer.stop.clone());
         self.run.doing =
             if answer.message.tool_uses().next().is_some() { Doing::Calling } else { Doing::Asking };
@@ -238,7 +238,7 @@ impl ClaudeFrames {
         }
         let id = streamed.map_or_else(|| self.ids.message(None, event.turn), |s| s.message_id);
         if let Some(partial) = &failed.partial {
-            self.run.text = partial.text();
+            self.run.words.say(partial, None);
             let extra = frame::Extra { aborted: true, ..frame::Extra::default() };
             let said = Said { message: partial, id: &id, usage: &failed.usage, model: &failed.model };
             self.assistant(event, said, extra, out);
@@ -409,7 +409,7 @@ impl ClaudeFrames {
             duration_ms: run.started.map_or(0, |at| u64::try_from(run.last.0 - at.0).unwrap_or_default()),
             duration_api_ms: run.totals.api_ms,
             num_turns: run.turns,
-            result: &run.text,
+            result: run.words.text(),
             stop_reason: ended.stop.as_ref().map(StopReason::as_str),
             session_id: self.session.as_str(),
             total_cost_usd: run.totals.cost.map(Cost::usd),
