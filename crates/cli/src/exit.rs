@@ -3,6 +3,7 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
+use crate::output::harmless;
 use anyhow::Result;
 use open_agent::{AgentError, ConfigError, RunStatus};
 use signal_hook::consts::SIGINT;
@@ -76,12 +77,13 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 /// `error: …` on stderr. A stderr that is gone is no reason to fail once more.
 pub(crate) fn say(text: &str) {
-    let _ = writeln!(io::stderr(), "error: {text}");
+    // With a word of the server's in it, which is nobody's to obey.
+    let _ = writeln!(io::stderr(), "error: {}", harmless(text));
 }
 
 /// `warning: …` on stderr.
 pub(crate) fn warn(text: &str) {
-    let _ = writeln!(io::stderr(), "warning: {text}");
+    let _ = writeln!(io::stderr(), "warning: {}", harmless(text));
 }
 
 /// A line on stdout.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use futures_core::Stream as _;
+use open_agent::session::NoticeKind;
 use open_agent::{Agent, AgentError, AgentOptions, PermissionMode, QueryResult, RunStream};
 
 use crate::args::{RunArgs, ToolList};
@@ -112,6 +113,7 @@ async fn drive(agent: &Agent, prompt: String, output: &mut dyn Output) -> Result
     let to_kill = agent.clone();
     let signals = Signals::listen(move || to_kill.kill_processes());
     let mut signals = signals.context("cannot listen for signals")?;
+    output.attach(signals.stdout());
     let run = match output.needs() {
         Needs::Pieces => agent.stream(prompt),
         Needs::Messages | Needs::Nothing => agent.stream_messages(prompt),
@@ -153,11 +155,14 @@ async fn follow(mut run: RunStream, signals: &mut Signals, output: &mut dyn Outp
             }
         }
     };
-    match (broken, signals.first()) {
-        // A terminal that hangs up takes no output either: that is no failure of its own.
-        (Some(_), Some(signal)) => Ok(Exit::Interrupted(signal)),
-        (Some(error), None) => Err(error.into()),
-        (None, signal) => finish(result, signal, output),
+    let done = match broken {
+        Some(error) => Err(error.into()),
+        None => finish(result, signals.first(), output),
+    };
+    match (done, signals.first()) {
+        // A terminal that hangs up takes no output either, nor does a reader who sleeps: that is no failure of its own.
+        (Err(error), Some(signal)) if error.is::<io::Error>() => Ok(Exit::Interrupted(signal)),
+        (done, _) => done,
     }
 }
 
@@ -196,6 +201,13 @@ fn finish(
             );
             output.end(&result);
             output.flush()?;
+            if !output.tells_notices() {
+                result
+                    .notices
+                    .iter()
+                    .filter(|n| is_worth_a_warning(n.kind))
+                    .for_each(|n| exit::warn(&n.text));
+            }
             if !result.is_success() {
                 exit::say(&reason(&result));
                 output.afterword();
@@ -210,6 +222,11 @@ fn finish(
             Err(error)
         }
     }
+}
+
+/// Whether whoever reads only the answer should know.
+fn is_worth_a_warning(kind: NoticeKind) -> bool {
+    !matches!(kind, NoticeKind::VariablesRemoved | NoticeKind::UsageMissing)
 }
 
 /// Why a run did not do what it was asked, and what to do about it.

@@ -10,6 +10,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 use tokio::sync::watch;
 
+use crate::output::Stdout;
+
 /// The thread only reads and, once, looks through the processes.
 const STACK: usize = 256 * 1024;
 
@@ -55,6 +57,11 @@ impl Signals {
         if self.0.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
+    }
+
+    /// A stdout that gives up on a reader who sleeps once a signal came.
+    pub(crate) fn stdout(&self) -> Stdout {
+        Stdout::until(self.0.clone())
     }
 
     /// The first signal, if it came.

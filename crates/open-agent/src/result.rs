@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use open_agent_engine::{Driver, RunFold};
 use open_agent_model::{AskId, Cost, Message, Question, RunId, RunStatus, SessionId, StopReason, Usage};
+use open_agent_session::Notice;
 
 /// The result of a run.
 #[derive(Clone, Debug)]
@@ -36,6 +37,8 @@ pub struct QueryResult {
     pub session_id: SessionId,
     /// The run.
     pub run_id: Option<RunId>,
+    /// What went otherwise than asked.
+    pub notices: Vec<Notice>,
     /// Questions that wait for an answer.
     pub questions: Vec<(AskId, Question)>,
 }
@@ -90,6 +93,7 @@ impl QueryResult {
             cost: run.and_then(|r| r.totals.cost),
             cost_by_model: run.map(cost_by_model).unwrap_or_default(),
             duration_ms: run.map_or(0, |r| u64::try_from(r.last_at.0 - r.at.0).unwrap_or_default()),
+            notices: run.map(|r| r.notices.clone()).unwrap_or_default(),
             duration_api_ms: run.map_or(0, |r| r.totals.api_ms),
             session_id: driver.id().clone(),
             run_id: run.map(RunFold::id),

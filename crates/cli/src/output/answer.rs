@@ -6,10 +6,11 @@ use std::io::{self, IsTerminal as _, Write as _};
 use open_agent::{Envelope, QueryResult};
 
 use super::words::harmless;
-use super::{Needs, Output};
+use super::{Needs, Output, Stdout};
 
 #[derive(Default)]
 pub(super) struct Answer {
+    stdout: Stdout,
     whole: String,
     partial: String,
 }
@@ -17,6 +18,10 @@ pub(super) struct Answer {
 impl Output for Answer {
     fn needs(&self) -> Needs {
         Needs::Nothing
+    }
+
+    fn tells_notices(&self) -> bool {
+        false
     }
 
     fn event(&mut self, _: &Envelope) {}
@@ -42,9 +47,10 @@ impl Output for Answer {
     fn lost(&mut self, _: &str) {}
 
     fn flush(&mut self) -> io::Result<()> {
-        let mut stdout = io::stdout().lock();
-        stdout.write_all(self.whole.as_bytes())?;
-        self.whole.clear();
-        stdout.flush()
+        self.stdout.write(std::mem::take(&mut self.whole).as_bytes())
+    }
+
+    fn attach(&mut self, stdout: Stdout) {
+        self.stdout = stdout;
     }
 }

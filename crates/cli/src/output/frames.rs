@@ -1,16 +1,17 @@
 //! Frames for programs: the Claude dialect, as one object or as lines.
 
-use std::io::{self, Write as _};
+use std::io;
 
 use open_agent::wire::claude::{ClaudeFrames, ClaudeSetup, Detail};
 use open_agent::{Agent, Envelope, QueryResult, RunStatus};
 
-use super::{Needs, Output};
+use super::{Needs, Output, Stdout};
 
 pub(super) struct Frames {
     frames: ClaudeFrames,
     detail: Detail,
     waiting: Vec<u8>,
+    stdout: Stdout,
 }
 
 impl Frames {
@@ -29,13 +30,17 @@ impl Frames {
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         let frames = ClaudeFrames::new(agent.session_id().clone(), setup);
-        Self { frames, detail, waiting: Vec::new() }
+        Self { frames, detail, waiting: Vec::new(), stdout: Stdout::default() }
     }
 }
 
 impl Output for Frames {
     fn needs(&self) -> Needs {
         if self.detail == Detail::Partial { Needs::Pieces } else { Needs::Messages }
+    }
+
+    fn tells_notices(&self) -> bool {
+        self.detail != Detail::Result
     }
 
     fn event(&mut self, event: &Envelope) {
@@ -51,14 +56,14 @@ impl Output for Frames {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if self.waiting.is_empty() {
-            return Ok(());
-        }
-        let mut stdout = io::stdout().lock();
-        let written = stdout.write_all(&self.waiting).and_then(|()| stdout.flush());
+        let written = self.stdout.write(&self.waiting);
         self.waiting.clear();
         // A large result must not be kept for the rest of the run.
         self.waiting.shrink_to(64 * 1024);
         written
+    }
+
+    fn attach(&mut self, stdout: Stdout) {
+        self.stdout = stdout;
     }
 }

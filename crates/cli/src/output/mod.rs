@@ -5,13 +5,16 @@ mod answer;
 mod diff;
 mod frames;
 mod screen;
+mod stdout;
 mod words;
 
-pub(crate) use words::{call, one_line};
+pub(crate) use words::{call, harmless, one_line};
 
 use std::io::{self, IsTerminal as _};
 
 use open_agent::{Agent, Envelope, QueryResult};
+
+pub(crate) use stdout::Stdout;
 
 use crate::args::{OutputFormat, RunArgs};
 
@@ -36,6 +39,11 @@ pub(crate) trait Output {
     /// Time passed.
     fn tick(&mut self) {}
 
+    /// Whether notices are shown as they come.
+    fn tells_notices(&self) -> bool {
+        true
+    }
+
     /// The run is over.
     fn end(&mut self, result: &QueryResult);
 
@@ -46,6 +54,9 @@ pub(crate) trait Output {
     fn afterword(&mut self) {}
 
     fn flush(&mut self) -> io::Result<()>;
+
+    /// Where to print, before anything is.
+    fn attach(&mut self, stdout: Stdout);
 }
 
 /// The fitting output. A terminal has a person before it.

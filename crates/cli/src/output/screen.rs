@@ -9,7 +9,7 @@ use open_agent::model::{CallId, Decision, ResultBlock};
 use open_agent::{AgentEvent, Envelope, QueryResult};
 
 use super::words::{call, fit, harmless, one_line, seconds, thousands};
-use super::{Needs, Output, diff};
+use super::{Needs, Output, Stdout, diff};
 
 pub(super) struct Screen {
     began: Instant,
@@ -25,6 +25,7 @@ pub(super) struct Screen {
     /// The cursor may be moved.
     cursor: bool,
     stdout: String,
+    out: Stdout,
     broken: Option<io::Error>,
 }
 
@@ -50,6 +51,7 @@ impl Screen {
             colours: !is_set("NO_COLOR") && !dumb,
             cursor: !dumb,
             stdout: String::new(),
+            out: Stdout::default(),
             broken: None,
         }
     }
@@ -104,9 +106,7 @@ impl Screen {
 
     fn write_out(&mut self) {
         self.clear_passing();
-        let mut stdout = io::stdout().lock();
-        let written = stdout.write_all(self.stdout.as_bytes()).and_then(|()| stdout.flush());
-        self.stdout.clear();
+        let written = self.out.write(std::mem::take(&mut self.stdout).as_bytes());
         if let Err(error) = written {
             self.broken.get_or_insert(error);
         }
@@ -228,6 +228,10 @@ impl Output for Screen {
             self.write_out();
         }
         self.broken.take().map_or(Ok(()), Err)
+    }
+
+    fn attach(&mut self, stdout: Stdout) {
+        self.out = stdout;
     }
 }
 

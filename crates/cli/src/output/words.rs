@@ -23,7 +23,7 @@ pub(crate) fn call(tool: &str, input: &str) -> String {
 
 /// Text without control characters but line ends and tabs: what comes from a model or a file must not move the cursor,
 /// set titles or write to the clipboard, nor show itself in another order than it has.
-pub(super) fn harmless(text: &str) -> String {
+pub(crate) fn harmless(text: &str) -> String {
     text.chars().filter(|c| is_harmless(*c) || matches!(c, '\n' | '\t')).collect()
 }
 

@@ -1,6 +1,6 @@
 //! Interrupts and readers that go away.
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -140,24 +140,23 @@ fn what_bash_started_ends_with_the_program() {
 }
 
 #[test]
-fn the_second_ctrl_c_leaves_nothing_running_either() {
+fn the_second_ctrl_c_ends_a_process_that_cannot_go_on_and_leaves_nothing_running() {
     let nap = nap(3);
-    // As below, the program can not even say that it was interrupted.
     let rig = Rig::answering([
         Reply::tool("Bash", json!({ "command": stubborn(&nap) + "echo left" })),
         Reply::tool(
             "Bash",
             json!({ "command": stubborn(&nap) + &format!("sleep {nap}"), "run_in_background": true }),
         ),
-        Reply::text("x".repeat(400_000)).delta(400_000),
+        Reply::text("never").pace(Pace::Stall(0)),
     ]);
-    let args = ["-p", "Go", "--output-format", "stream-json", "--include-partial-messages"];
-    let mut child = rig.command(args).args(["--allowed-tools", "Bash"]).spawn().unwrap();
-    let mut stdout = child.stdout.take().unwrap();
-    read_line(&mut stdout);
+    // Nobody reads its stderr, so it can not even say that it was interrupted.
+    let (_reader, mut full) = std::io::pipe().unwrap();
+    full.write_all(&[b'x'; 65_536]).unwrap();
+    let mut command = rig.command(["-p", "Go", "--allowed-tools", "Bash"]);
+    let mut child = command.stderr(Stdio::from(full)).spawn().unwrap();
     rig.wait_for_requests(3);
     rig.wait_for_naps(&nap, 11);
-    wait_until_full(&stdout);
     send(&child, Signal::INT);
     wait_until_taken(&child, Signal::INT);
     assert!(child.try_wait().unwrap().is_none(), "one is not enough here");
@@ -181,22 +180,6 @@ fn started_with_nohup_it_outlives_the_terminal() {
     rig.file("go", "");
     let out = rig.finish(child);
     assert_eq!((out.code(), out.stdout.as_str()), (0, "done\n"), "{}", out.stderr);
-}
-
-#[test]
-fn the_second_ctrl_c_ends_a_process_that_cannot_go_on() {
-    // Its stdout is full and nobody reads, so it can not even say that it was interrupted.
-    let rig = Rig::answering([Reply::text("x".repeat(400_000)).delta(400_000)]);
-    let args = ["-p", "Go", "--output-format", "stream-json", "--include-partial-messages"];
-    let mut child = rig.command(args).spawn().unwrap();
-    let mut stdout = child.stdout.take().unwrap();
-    read_line(&mut stdout);
-    wait_until_full(&stdout);
-    send(&child, Signal::INT);
-    wait_until_taken(&child, Signal::INT);
-    assert!(child.try_wait().unwrap().is_none(), "one is not enough here");
-    send(&child, Signal::INT);
-    assert_eq!(wait(&mut child, BOUND).code(), Some(130));
 }
 
 #[test]
@@ -231,4 +214,19 @@ fn an_answer_that_cannot_be_written_is_a_failure_and_told() {
     let out = rig.finish(rig.command(["-p", "Go"]).stdout(full).spawn().unwrap());
     assert_eq!(out.code(), 1);
     assert!(out.stderr.starts_with("error: ") && out.stderr.contains("space"), "{}", out.stderr);
+}
+
+#[test]
+fn h_int_01_one_signal_is_enough_though_nobody_reads() {
+    for format in ["text", "json", "stream-json"] {
+        let rig = Rig::answering([Reply::text("x".repeat(400_000)).delta(100_000)]);
+        let mut child = rig.command(["-p", "Go", "--output-format", format]).spawn().unwrap();
+        let stdout = child.stdout.take().unwrap();
+        wait_until_full(&stdout);
+        send(&child, Signal::TERM);
+        assert_eq!(wait(&mut child, BOUND).code(), Some(143), "{format}");
+        let mut stderr = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        assert_eq!(stderr, "", "{format}");
+    }
 }

@@ -1,13 +1,13 @@
 //! The demo's output: every line is caused by an event of the run, the verdict by the last test's result.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io;
 
 use open_agent::engine::ToolFinished;
 use open_agent::model::ResultBlock;
 use open_agent::{AgentEvent, Envelope, QueryResult};
 
-use crate::output::{Needs, Output, call};
+use crate::output::{Needs, Output, Stdout, call};
 
 /// How many lines of a result are shown.
 const SHOWN: usize = 8;
@@ -15,6 +15,7 @@ const SHOWN: usize = 8;
 #[derive(Default)]
 pub(super) struct Story {
     text: String,
+    stdout: Stdout,
     failed_before: bool,
     changed: bool,
     passed_after: bool,
@@ -95,9 +96,10 @@ impl Output for Story {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let mut stdout = io::stdout().lock();
-        let written = stdout.write_all(self.text.as_bytes()).and_then(|()| stdout.flush());
-        self.text.clear();
-        written
+        self.stdout.write(std::mem::take(&mut self.text).as_bytes())
+    }
+
+    fn attach(&mut self, stdout: Stdout) {
+        self.stdout = stdout;
     }
 }
