@@ -236,7 +236,7 @@ pub struct RunEnded {
 /// See [`AgentEvent::AnswerStarted`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AnswerStarted {
-    /// The model that was asked.
+    /// The model that answers, by the vendor's word; if it says none, the one that was asked.
     pub model: Arc<str>,
     /// The vendor's id of the answer.
     pub vendor_id: Option<String>,

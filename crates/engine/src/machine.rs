@@ -171,6 +171,8 @@ impl Machine {
                     run.configure(settings);
                 }
             }
+            // The conversation is shorter now; how much, the next answer says.
+            SessionEntry::Withheld(_) => self.context_tokens = 0,
             SessionEntry::Prefix(prefix) => self.prefix = Some(Arc::clone(prefix)),
             SessionEntry::ModelDone(done) => self.on_model_done(done),
             SessionEntry::ModelFailed(failed) => self.on_model_failed(failed),

@@ -56,7 +56,7 @@ pub(crate) enum Verdict {
 impl RetryConfig {
     /// The longest wait there can be.
     pub(crate) fn longest(&self) -> Duration {
-        self.max_delay.max(self.max_server_delay).min(DAY)
+        self.max_delay.min(DAY).max(self.max_server_delay)
     }
 
     /// Decides. `failures` is how often the request failed so far, this time included; `chance` is evenly spread over 0..1.

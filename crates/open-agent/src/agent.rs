@@ -217,7 +217,8 @@ impl Agent {
         }
     }
 
-    /// Kills every process that the agent's commands started, before it returns; none is started any more. For a program
+    /// Kills every process that the agent's commands started, before it returns; once a prompt has begun, none is started any
+    /// more. For a program
     /// that has to end now and cannot wait for [`Agent::close`]. May be called from any thread.
     pub fn kill_processes(&self) {
         if let Some(live) = self.inner.live.get() {

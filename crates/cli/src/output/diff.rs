@@ -54,8 +54,9 @@ fn numbered(hunk: &Hunk) -> impl Iterator<Item = (char, String)> {
         let sign = line.chars().next().unwrap_or(' ');
         let text = harmless(line.get(sign.len_utf8()..).unwrap_or_default()).replace('\t', "    ");
         let number = if sign == '-' { old } else { new };
-        old += usize::from(sign != '+');
-        new += usize::from(sign != '-');
+        // Any tool may say any number.
+        old = old.saturating_add(usize::from(sign != '+'));
+        new = new.saturating_add(usize::from(sign != '-'));
         (sign, format!("  {number:>5} {sign} {text}"))
     })
 }

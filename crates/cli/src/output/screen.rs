@@ -158,6 +158,8 @@ impl Output for Screen {
             AgentEvent::ToolRuled(ruled) => {
                 let what = call(&ruled.tool, ruled.input.get());
                 let began = Instant::now();
+                // A call that is ruled again is the same one.
+                self.running.retain(|call| call.id != ruled.call);
                 self.running.push(Running { id: ruled.call, what, line: String::new(), began });
                 if ruled.ruling.decision == Decision::Deny {
                     let why = [ResultBlock::text(ruled.ruling.reason.clone())];

@@ -129,7 +129,7 @@ impl Driver {
         let content = prompt_content(spec.prompt)?;
         self.prepared.clear();
         // Only a caller who drives by hand can have left calls running.
-        let mut entries = self.live.stop().await;
+        let mut entries = self.stop_calls().await;
         if !entries.is_empty() {
             self.record(std::mem::take(&mut entries), Durability::Written).await?;
         }
@@ -256,9 +256,15 @@ impl Driver {
     /// Ends live calls and writes that the run is to stop. What the calls brought in time is kept.
     async fn interrupt(&mut self, mut entries: Vec<SessionEntry>) -> Result<(), EngineError> {
         self.prepared.clear();
-        entries.extend(self.live.stop().await);
+        entries.extend(self.stop_calls().await);
         entries.push(SessionEntry::Interrupted {});
         self.record(entries, Durability::Written).await
+    }
+
+    /// Ends live calls. What they had started in the background is known before their results say so.
+    async fn stop_calls(&mut self) -> Vec<SessionEntry> {
+        let done = self.live.stop().await;
+        if done.is_empty() { done } else { self.started_tasks().into_iter().chain(done).collect() }
     }
 
     fn changed_settings(&self) -> Option<ModelSettings> {

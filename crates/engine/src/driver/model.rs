@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::Driver;
 use super::tell::Teller;
-use super::tokens::{billed, estimate, truncation};
+use super::tokens::{billed, estimate, guessed, truncation};
 use super::withheld::withheld;
 use crate::retry::Verdict;
 use crate::{AgentEvent, AnswerStarted, BlockDelta, BlockKind, BlockStarted, DeltaKind, EngineError};
@@ -39,7 +39,7 @@ impl Driver {
             return self.failed(&model, Some(error), Vec::new(), Spent::nothing()).await;
         }
         let price = host.catalogue.find(&model).and_then(|m| m.price);
-        // The vendor's count of the last request is a bound from below: conversations only grow.
+        // The vendor's count of the last request is a bound from below: conversations grow.
         let sent = estimate(&request);
         let estimate = sent.max(self.machine.context_tokens());
         let reservation = match host.budget.reserve(price.as_ref(), estimate, request.options.max_tokens) {
@@ -71,7 +71,14 @@ impl Driver {
         let api_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let cost = match &answered {
             Some(Ok(())) => self.cost_of(&model, &billed(&assembler, sent)),
-            None if assembler.output_bytes() > 0 => self.cost_of(&model, &billed(&assembler, sent)),
+            // It broke off, so what was told is less than what came.
+            _ if assembler.output_bytes() > 0 => {
+                let (told, guess) = (billed(&assembler, sent), guessed(&assembler, sent));
+                self.cost_of(
+                    &model,
+                    &Usage { output_tokens: told.output_tokens.max(guess.output_tokens), ..told },
+                )
+            }
             _ => self.cost_of(&model, &assembler.usage().total()),
         };
         reservation.settle(cost);
@@ -213,7 +220,7 @@ impl Driver {
         let fallback = self.host.fallback_model.as_ref().filter(|fallback| *fallback != model);
         let verdict = config.decide(error, failures, chance);
         if matches!(verdict, Verdict::Hopeless | Verdict::Exhausted)
-            && let Some(entries) = withheld(error, self.machine.transcript())
+            && let Some(entries) = withheld(error, model, self.machine.transcript())
         {
             // Another request, so it does not count as an attempt at this one.
             return Next {

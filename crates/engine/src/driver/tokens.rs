@@ -55,12 +55,14 @@ impl Driver {
 pub(super) fn billed(assembler: &Assembler, sent: u64) -> Usage {
     match assembler.usage().total() {
         told if told != Usage::default() => told,
-        _ => Usage {
-            input_tokens: sent,
-            output_tokens: assembler.output_bytes() as u64 / BYTES_PER_TOKEN,
-            ..Usage::default()
-        },
+        _ => guessed(assembler, sent),
     }
+}
+
+/// What it would be by the length of what was sent and came.
+pub(super) fn guessed(assembler: &Assembler, sent: u64) -> Usage {
+    let output_tokens = assembler.output_bytes() as u64 / BYTES_PER_TOKEN;
+    Usage { input_tokens: sent, output_tokens, ..Usage::default() }
 }
 
 /// A server with a small window may cut the conversation without a word. Below a few thousand tokens the estimate is too

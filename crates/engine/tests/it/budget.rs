@@ -55,6 +55,15 @@ async fn what_a_broken_attempt_counted_holds_for_the_next_one() {
 }
 
 #[tokio::test]
+async fn what_came_before_a_break_is_paid_for_though_the_count_comes_last() {
+    let breaks = Reply::text(&"word ".repeat(600)).then_fails(ProviderErrorKind::Server, "gone");
+    let world = World::new(Scripted::new([breaks]));
+    let (driver, _) = world.run(RunLimits::default()).await;
+    let cost = driver.machine().run().unwrap().totals.cost;
+    assert!(cost > Cost::from_usd("0.015"), "1,000 tokens at 15 dollars for a million: {cost:?}");
+}
+
+#[tokio::test]
 async fn h_cst_02_without_price_and_count_the_cost_is_not_known() {
     let world = World::new(Scripted::new([Reply::text("ok")]));
     let mut driver = world.open().await;

@@ -10,15 +10,19 @@ use open_agent_model::{Block, CallId, ModelRequest, Role, Seq, StopReason, TaskE
 use open_agent_session::{RunLimits, SessionEntry, Stored};
 use open_agent_tool::{TaskSpec, ToolSet, ToolSource, tool_fn};
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use crate::world::{Input, Options, World, finish, session, spec};
+
+/// With this input, `background` returns only when it is interrupted.
+const HANGS: u32 = 9;
 
 type Ends = Arc<Mutex<HashMap<CallId, oneshot::Sender<TaskEnd>>>>;
 
 /// `background` starts work that ends when the test says so; `end` has work number `n` end, and waits for that.
 fn tools(ends: &Ends) -> Arc<dyn ToolSource> {
     let all = Arc::clone(ends);
-    let background = tool_fn("background", "Starts.", move |_: Input, cx| {
+    let background = tool_fn("background", "Starts.", move |input: Input, cx| {
         let all = Arc::clone(&all);
         async move {
             let (tell, told) = oneshot::channel();
@@ -40,6 +44,9 @@ fn tools(ends: &Ends) -> Arc<dyn ToolSource> {
                     })
                 }),
             )?;
+            if input.n == HANGS {
+                cx.cancel().cancelled().await;
+            }
             Ok(task.id.0)
         }
     });
@@ -182,4 +189,25 @@ async fn a_paused_answer_is_not_parted_from_its_request() {
     let requests = world.model.requests();
     assert_eq!(requests[2].messages.last().unwrap().role, Role::Assistant);
     assert_eq!([notes(&requests[2]).len(), notes(&requests[3]).len()], [0, 1]);
+}
+
+#[tokio::test]
+async fn work_that_began_is_known_though_its_call_was_interrupted() {
+    let ends = Ends::default();
+    let world = world(&ends, [Reply::call("background", r#"{"n":9}"#)]);
+    let mut driver = world.open().await;
+    let cancel = CancellationToken::new();
+    driver.set_cancel(cancel.clone());
+    driver.begin(spec("go", RunLimits::default())).await.unwrap();
+    tokio::join!(finish(&mut driver), async {
+        while ends.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        cancel.cancel();
+    });
+    let log = log_of(&world).await;
+    let place = |is: fn(&SessionEntry) -> bool| log.iter().position(|r| is(&r.entry));
+    let started = place(|e| matches!(e, SessionEntry::TaskStarted(_)));
+    let done = place(|e| matches!(e, SessionEntry::Done(_)));
+    assert!(started.is_some() && started < done, "{started:?} {done:?}");
 }
