@@ -102,7 +102,8 @@ impl PlainRunner {
                 let stdout = child.stdout.take().map(OwnedFd::from);
                 let stderr = child.stderr.take().map(OwnedFd::from);
                 let pipes = stdout.iter().chain(&stderr).filter_map(pipe_name).collect();
-                let tree = Tree { main, mark: own, since: started_at(main), pipes, reaped: false };
+                let tree =
+                    Tree { main, mark: own, since: started_at(main), pipes, reaped: false, left: Vec::new() };
                 Ok(((child, tree.clone(), stdout, stderr), tree))
             });
             let ((child, tree, stdout, stderr), number) =
@@ -225,6 +226,7 @@ impl Running for Process {
             let look = move || {
                 // As long as the main process is not reaped, its number and its group's are its own.
                 let mut alive = self.tree.descendants();
+                self.trees.remember(self.number, &alive);
                 self.reap();
                 // Only now: between the look and here one may have gone.
                 alive.retain(|d| is_alive(d.pid));

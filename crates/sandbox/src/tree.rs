@@ -30,6 +30,8 @@ pub(crate) struct Tree {
     pub(crate) pipes: Vec<String>,
     /// The main process was reaped: its number may belong to a stranger by now.
     pub(crate) reaped: bool,
+    /// Those that were left running, by number and start. With the main process goes what its group and session tell.
+    pub(crate) left: Vec<(Pid, u64)>,
 }
 
 impl Tree {
@@ -46,6 +48,12 @@ impl Tree {
     /// Kills what is there now, without waiting.
     pub(crate) fn strike(&self) {
         self.signal(Signal::KILL);
+    }
+
+    /// Goes on knowing these, whatever traces they drop.
+    pub(crate) fn remember(&mut self, left: &[Descendant]) {
+        let number = |d: &Descendant| Pid::from_raw(i32::try_from(d.pid).ok()?);
+        self.left = left.iter().filter_map(number).map(|pid| (pid, started_at(pid))).collect();
     }
 
     /// Those that run, but for the main process.
@@ -156,7 +164,9 @@ mod linux {
         for p in &candidates {
             let by_number = trees.iter().any(|tree| {
                 let main = tree.main.as_raw_nonzero().get();
-                !tree.reaped && (p.pid == main || p.group == main)
+                let was_left =
+                    |(pid, since): &(Pid, u64)| pid.as_raw_nonzero().get() == p.pid && *since == p.started;
+                (!tree.reaped && (p.pid == main || p.group == main)) || tree.left.iter().any(was_left)
             });
             if by_number || is_marked(trees, p.pid) || holds_pipe(trees, p.pid) {
                 ours.insert(p.pid);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use open_agent_tool::Descendant;
 use rustix::process::Signal;
 
 use crate::tree::{self, Signalled, Tree};
@@ -49,6 +50,13 @@ impl Trees {
         reap();
         if let Some(tree) = inner.by_number.get_mut(&number) {
             tree.reaped = true;
+        }
+    }
+
+    /// Goes on knowing what was left running.
+    pub(crate) fn remember(&self, TreeNumber(number): TreeNumber, left: &[Descendant]) {
+        if let Some(tree) = self.lock().by_number.get_mut(&number) {
+            tree.remember(left);
         }
     }
 

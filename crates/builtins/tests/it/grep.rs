@@ -298,3 +298,15 @@ fn is_read(path: &std::path::Path) -> bool {
             && std::fs::read_to_string(info).is_ok_and(|info| !info.starts_with("pos:\t0\n"))
     })
 }
+
+#[tokio::test]
+async fn what_one_file_brings_is_bounded_also_without_a_limit() {
+    let w = World::new();
+    w.file("long.txt", "x".repeat(2_000) + "\n");
+    w.file("many.txt", ("y".repeat(1_500) + "\n").repeat(12_000));
+    let long = w.ok("Grep", json!({"pattern": "x", "output_mode": "content", "path": "long.txt"})).await;
+    assert!(long.contains(&format!("{}… [1000 characters cut]", "x".repeat(1_000))), "{long}");
+    let input = json!({"pattern": "y", "output_mode": "content", "head_limit": 0, "path": "many.txt"});
+    let seen = details(&w.call("Grep", input).await.unwrap());
+    assert_eq!(seen["truncated"], true, "12 MB of lines, of which 8 are kept");
+}

@@ -147,7 +147,7 @@ async fn dropping_ends_the_whole_family() {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn what_is_left_running_ends_with_the_runner() {
-    let script = "sleep 300 & echo $!; env -i setsid sleep 300 & sleep 0.1; exit 0";
+    let script = "sleep 300 & echo $!; env -i setsid sleep 300 & env -i sleep 300 </dev/null >/dev/null 2>&1 & sleep 0.1; exit 0";
     for ends in ["dropped", "ended", "killed"] {
         let runner = runner();
         let mut running = runner.spawn(sh(script)).await.unwrap();
@@ -157,7 +157,7 @@ async fn what_is_left_running_ends_with_the_runner() {
         stdout.read_line(&mut line).await.unwrap();
         running.wait().await.unwrap();
         let left = running.leave().await;
-        assert_eq!(left.len(), 2, "{left:?}");
+        assert_eq!(left.len(), 3, "{left:?}");
         assert!(left.iter().all(|d| d.command == "sleep 300"), "{left:?}");
         let pids: Vec<u32> = left.iter().map(|d| d.pid).collect();
         assert!(pids.contains(&line.trim().parse().unwrap()));

@@ -10,7 +10,7 @@ use crate::bounds::count;
 /// Kept beyond what is needed before anything is thrown away, so that throwing away stays rare.
 const SLACK: usize = 2_000;
 /// More text is not kept, whatever the limit.
-const MAX_BYTES: usize = 8 * 1024 * 1024;
+pub(super) const MAX_BYTES: usize = 8 * 1024 * 1024;
 
 /// A line of an answer.
 #[derive(Debug)]

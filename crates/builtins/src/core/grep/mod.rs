@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use self::collect::{Collected, Collector, Record};
 use self::search::Search;
-use crate::bounds::{count, cut_line, head_and_tail};
+use crate::bounds::{count, head_and_tail};
 use crate::paths::{explain, read_access, resolve, shown};
 use crate::walk::{Deadline, PATIENCE, Rules, Tally, Walk, with_notes};
 
@@ -28,7 +28,7 @@ const DEFAULT_LIMIT: usize = 250;
 const MAX_PATTERN: usize = 32 * 1024 * 1024;
 const MAX_STATES: usize = 64 * 1024 * 1024;
 /// The most characters of a line that are shown.
-const MAX_LINE: usize = 1_000;
+pub(super) const MAX_LINE: usize = 1_000;
 
 pub(super) struct Grep;
 
@@ -332,7 +332,7 @@ fn render(out: &mut Rendered, name: &str, record: &Record, numbers: bool) {
             line.push_str(&number.to_string());
             line.push(sign);
         }
-        line.push_str(&cut_line(text, MAX_LINE));
+        line.push_str(text);
     });
 }
 

@@ -10,8 +10,9 @@ use grep_searcher::{
     BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkFinish, SinkMatch,
 };
 
-use super::collect::{Collector, Hits, Record};
-use super::{DEFAULT_LIMIT, Input, OutputMode};
+use super::collect::{Collector, Hits, MAX_BYTES, Record};
+use super::{DEFAULT_LIMIT, Input, MAX_LINE, OutputMode};
+use crate::bounds::cut_line;
 use crate::text::show;
 use crate::walk::Deadline;
 
@@ -114,6 +115,7 @@ impl Worker<'_> {
             search: self.search,
             matcher: &self.matcher,
             hits: Hits::default(),
+            kept: 0,
             gap: false,
             is_binary: false,
         };
@@ -164,6 +166,8 @@ struct FileSink<'a> {
     search: &'a Search,
     matcher: &'a RegexMatcher,
     hits: Hits,
+    /// Bytes of text in them.
+    kept: usize,
     gap: bool,
     is_binary: bool,
 }
@@ -173,7 +177,10 @@ impl FileSink<'_> {
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
         let is_after_gap = std::mem::take(&mut self.gap) && !self.hits.records.is_empty();
-        self.hits.records.push(Record { number, is_match, is_after_gap, text: show(bytes).0.into_owned() });
+        // Cut here: what is not shown need not be kept, and lines of many megabytes are met.
+        let text = cut_line(&show(bytes).0, MAX_LINE).into_owned();
+        self.kept += text.len();
+        self.hits.records.push(Record { number, is_match, is_after_gap, text });
     }
 
     /// Notes each line of a match of several lines.
@@ -190,7 +197,7 @@ impl FileSink<'_> {
             OutputMode::Count => true,
             OutputMode::Content => {
                 // One more than needed shows that there is more.
-                let is_full = self.hits.records.len() > self.search.needed;
+                let is_full = self.hits.records.len() > self.search.needed || self.kept > MAX_BYTES;
                 self.hits.is_cut |= is_full;
                 !is_full
             }
