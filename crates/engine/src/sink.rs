@@ -34,6 +34,8 @@ struct Queue {
     durable: usize,
     reader: Option<Waker>,
     reader_gone: bool,
+    /// There is always room.
+    hurried: bool,
     over: bool,
 }
 
@@ -83,7 +85,7 @@ impl EventSink {
                 if queue.reader_gone {
                     return;
                 }
-                if queue.durable < MAX_WAITING {
+                if queue.durable < MAX_WAITING || queue.hurried {
                     queue.durable += 1;
                     queue.events.push_back(event);
                     queue.wake();
@@ -123,6 +125,15 @@ impl EventSink {
         }
         queue.events.push_back(event);
         queue.wake();
+    }
+
+    /// Waits for no reader any more: whoever ends a run must not wait for one who waits for that end. What comes is kept
+    /// for the reader all the same.
+    pub fn hurry(&self) {
+        if let Some(shared) = &self.0 {
+            shared.queue().hurried = true;
+            shared.room.notify_waiters();
+        }
     }
 
     /// Says that nothing more comes.

@@ -32,7 +32,7 @@ struct Inner {
     /// Made at the first prompt, since making an agent does no IO.
     live: OnceCell<Live>,
     driver: AsyncMutex<Option<Driver>>,
-    running: Mutex<Option<CancellationToken>>,
+    running: Mutex<Option<(CancellationToken, EventSink)>>,
     settings: watch::Sender<ModelSettings>,
     closed: CancellationToken,
 }
@@ -139,9 +139,13 @@ impl Agent {
         let inner = &self.inner;
         let mut place = inner.driver.lock().await;
         let mut driver = inner.open(&mut place).await?;
-        let counted = driver.count_tokens(prompt.into().0, inner.settings.borrow().clone()).await;
+        let settings = inner.settings.borrow().clone();
+        let counted = tokio::select! {
+            counted = driver.count_tokens(prompt.into().0, settings) => counted.map_err(AgentError::from),
+            () = inner.closed.cancelled() => Err(AgentError::Closed),
+        };
         *place = Some(driver);
-        Ok(counted?)
+        counted
     }
 
     /// Asks this model from the next request on, also in a run that goes on. Any name is taken; costs are kept apart.
@@ -182,7 +186,7 @@ impl Agent {
     /// Interrupts the run that goes on. `false` if there is none.
     pub fn interrupt(&self) -> bool {
         let running = self.inner.running().clone();
-        running.map(|token| token.cancel()).is_some()
+        running.map(|(token, _)| token.cancel()).is_some()
     }
 
     /// Background work of this agent, also what has ended, in the order in which it was started.
@@ -208,7 +212,12 @@ impl Agent {
     /// on with it. Not to be awaited in one of the agent's own tools.
     pub async fn close(&self) {
         self.inner.closed.cancel();
-        self.interrupt();
+        let running = self.inner.running().clone();
+        if let Some((token, sink)) = running {
+            token.cancel();
+            // Its reader may be the one who waits here.
+            sink.hurry();
+        }
         // Whoever has it, the run or a prompt that waited, gives it back.
         drop(self.inner.driver.lock().await.take());
         if let Some(live) = self.inner.live.get() {
@@ -217,9 +226,8 @@ impl Agent {
         }
     }
 
-    /// Kills every process that the agent's commands started, before it returns; once a prompt has begun, none is started any
-    /// more. For a program
-    /// that has to end now and cannot wait for [`Agent::close`]. May be called from any thread.
+    /// Kills every process that the agent's commands started, before it returns; once a prompt has begun, none is started
+    /// any more. For a program that has to end now and cannot wait for [`Agent::close`]. May be called from any thread.
     pub fn kill_processes(&self) {
         if let Some(live) = self.inner.live.get() {
             live.runner.kill_all();
@@ -269,7 +277,7 @@ impl Inner {
             place = self.driver.lock() => place,
             () = cancel.cancelled() => return Err(AgentError::Interrupted),
         };
-        *self.running() = Some(cancel.clone());
+        *self.running() = Some((cancel.clone(), sink.clone()));
         let _running = Running(self);
         // After the token is there for all to see: either it is cancelled by whoever closes, or `open` sees that.
         let mut driver = self.open(&mut place).await?;
@@ -350,7 +358,7 @@ impl Inner {
         })
     }
 
-    fn running(&self) -> std::sync::MutexGuard<'_, Option<CancellationToken>> {
+    fn running(&self) -> std::sync::MutexGuard<'_, Option<(CancellationToken, EventSink)>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

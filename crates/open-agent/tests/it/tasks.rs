@@ -216,3 +216,24 @@ async fn h_log_02_the_names_of_removed_variables_are_told_once_a_session() {
     let agent = with(&[], runs(1).collect());
     assert_eq!(notices(&agent, "nothing is kept from them").await, Vec::<String>::new());
 }
+
+#[tokio::test]
+async fn closing_waits_for_no_reader() {
+    let dir = tempfile::tempdir().unwrap();
+    let calls = (0..900).fold(Reply::default(), |reply, _| reply.and_call("none such", "{}"));
+    let model = Scripted::new([calls, Reply::text("never asked for")]);
+    let agent = builder(&model, dir.path()).build().unwrap();
+    let mut stream = agent.stream_messages("Go");
+    // It comes so far as it can without a reader.
+    until(|| model.requests().len() == 1).await;
+    for _ in 0..10_000 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(model.requests().len(), 1, "it waits for the reader");
+    tokio::time::timeout(Duration::from_secs(30), agent.close()).await.unwrap();
+    let mut events = 0;
+    while stream.next().await.is_some() {
+        events += 1;
+    }
+    assert!(events > 1_800, "and yet nothing is lost: {events}");
+}
