@@ -300,9 +300,7 @@ impl Wiring {
             allowed_tools: self.options.allowed_tools.iter().cloned().collect(),
             roots: vec![root.clone(), scratch.clone()],
         };
-        let keys = provider_names().filter_map(Profile::by_name).flat_map(|profile| profile.key_variables);
-        let removed: Vec<&str> = REMOVED_VARIABLES.iter().chain(keys).copied().collect();
-        let runner = Arc::new(PlainRunner::new(&self.env, &removed));
+        let runner = Arc::new(PlainRunner::new(&self.env, &hidden_variables()));
         let ports = Ports {
             files: Arc::new(PlainFiles::new(home, scratch)),
             runner: Arc::<PlainRunner>::clone(&runner),
@@ -349,5 +347,25 @@ impl Wiring {
             tool_choice: self.options.tool_choice.clone(),
             ..defaults
         }
+    }
+}
+
+/// Variables that commands do not see: what looks like a key, and those that profiles read one from.
+fn hidden_variables() -> Vec<&'static str> {
+    let keys = provider_names().filter_map(Profile::by_name).flat_map(|profile| profile.key_variables);
+    REMOVED_VARIABLES.iter().chain(keys).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn h_log_02_each_profiles_keys_are_hidden_by_name() {
+        let hidden = hidden_variables();
+        for profile in provider_names().filter_map(Profile::by_name) {
+            assert!(profile.key_variables.iter().all(|name| hidden.contains(name)), "{}", profile.name);
+        }
+        assert!(hidden.contains(&"HF_TOKEN"), "and the patterns");
     }
 }

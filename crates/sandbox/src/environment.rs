@@ -28,6 +28,9 @@ pub const REMOVED_VARIABLES: &[&str] = &[
     "ENV",
 ];
 
+/// A shorter value is no key, and is met in too many places.
+const SECRET: usize = 12;
+
 /// What is passed on, and the names of what is not.
 pub(crate) fn split(env: &Env, removed: &[&str]) -> (BTreeMap<String, String>, Vec<String>) {
     let mut kept = BTreeMap::new();
@@ -39,7 +42,28 @@ pub(crate) fn split(env: &Env, removed: &[&str]) -> (BTreeMap<String, String>, V
             kept.insert(name.to_owned(), value.to_owned());
         }
     }
+    // The key may stand in another variable as well: in an address, or under a name of the user's own.
+    let secrets: Vec<&str> = gone
+        .iter()
+        .filter(|name| !names_a_file(name))
+        .filter_map(|name| env.get(name))
+        .filter(|v| v.len() >= SECRET)
+        .collect();
+    let mut copies = Vec::new();
+    kept.retain(|name: &String, value: &mut String| {
+        let is_copy = secrets.iter().any(|secret| value.contains(secret));
+        if is_copy {
+            copies.push(name.clone());
+        }
+        !is_copy
+    });
+    gone.append(&mut copies);
+    gone.sort();
     (kept, gone)
+}
+
+fn names_a_file(name: &str) -> bool {
+    matches!(name, "BASH_ENV" | "ENV")
 }
 
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
@@ -55,6 +79,25 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn h_log_02_a_key_goes_wherever_it_stands() {
+        let env: Env = [
+            ("OPENAI_API_KEY", "sk-canary-1234567890"),
+            ("MY_KEY", "sk-canary-1234567890"),
+            ("OPENAI_BASE_URL", "http://h/v1?key=sk-canary-1234567890"),
+            ("BASH_ENV", "/etc/profile.d/all"),
+            ("PROFILE", "/etc/profile.d/all"),
+            ("SHORT_API_KEY", "none"),
+            ("KIND", "none"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into_iter()
+        .collect();
+        let (kept, gone) = split(&env, REMOVED_VARIABLES);
+        assert_eq!(gone, ["BASH_ENV", "MY_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "SHORT_API_KEY"]);
+        assert_eq!(kept.into_keys().collect::<Vec<_>>(), ["KIND", "PROFILE"]);
+    }
 
     #[test]
     fn provider_keys_go_and_the_rest_stays() {

@@ -12,8 +12,9 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// The version that records are written in. It grows when the shape of an entry changes in a way that older readers would
-/// take wrongly; they refuse such a record rather than skip it. A new kind of entry needs no new version: it is kept unread.
+/// The version that records are written in. It grows when what is written of a known kind of entry changes so that older
+/// readers would take it wrongly; they refuse such a record rather than skip it. A new kind of entry needs no new version:
+/// it is kept unread.
 pub const FORMAT_VERSION: u32 = 1;
 
 /// One record of a log.
@@ -393,6 +394,8 @@ struct LineOut<'a, E> {
 
 #[derive(Deserialize)]
 struct LineIn<'a> {
+    #[serde(default)]
+    v: u32,
     seq: Seq,
     at: Timestamp,
     #[serde(borrow)]
@@ -414,6 +417,10 @@ impl<'de> Deserialize<'de> for Stored {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         let line = LineIn::deserialize(d)?;
         let entry = match serde_json::from_str::<SessionEntry>(line.entry.get()) {
+            _ if line.v > FORMAT_VERSION && is_known(line.entry.get()) => {
+                let text = format!("written in format {}; this version reads up to {FORMAT_VERSION}", line.v);
+                return Err(D::Error::custom(text));
+            }
             Ok(entry) => entry,
             Err(_) if !is_known(line.entry.get()) => {
                 SessionEntry::Unknown(RawJson::parse(line.entry.get()).map_err(D::Error::custom)?)
@@ -443,6 +450,14 @@ mod tests {
         );
         let again = serde_json::to_string(&stored).unwrap();
         assert_eq!(again, line.replace("\"v\":9", "\"v\":1"));
+    }
+
+    #[test]
+    fn what_a_later_version_says_of_a_known_kind_is_not_guessed_at() {
+        let line = r#"{"v":2,"seq":4,"at":5,"entry":{"interrupted":{}}}"#;
+        let error = serde_json::from_str::<Stored>(line).unwrap_err().to_string();
+        assert!(error.contains("format 2"), "{error}");
+        assert!(serde_json::from_str::<Stored>(&line.replace("\"v\":2", "\"v\":1")).is_ok());
     }
 
     #[test]

@@ -39,7 +39,7 @@ impl World {
         Self::inside(tempfile::tempdir().unwrap())
     }
 
-    /// For trees so large that making them on a disk takes minutes.
+    /// For trees so large that making them on a disk takes long.
     pub(crate) fn in_memory() -> Self {
         Self::inside(tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap())
     }

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::rig::{Rig, nap, read_line, wait};
 
-/// Half a second is what it takes; the rest is for a machine that has other things to do.
+/// Half a second is what it takes; the rest is room.
 const BOUND: Duration = Duration::from_secs(10);
 
 fn send(child: &Child, signal: Signal) {

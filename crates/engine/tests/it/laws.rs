@@ -24,19 +24,24 @@ use crate::world::{Options, World, finish, session, spec};
 /// A model that answers at random, from a seed.
 fn random_model(seed: u64) -> Scripted {
     let mut rng = Rng(seed);
-    Scripted::responding(move |_| {
+    Scripted::responding(move |request| {
+        let newest = request.messages.last().map(|m| format!("{:?}", m.content)).unwrap_or_default();
+        if newest.contains("Image {") && rng.below(2) == 0 {
+            return Reply::failure(ProviderErrorKind::InvalidRequest, "image: too large");
+        }
         let mut reply = Reply::default();
         for _ in 0..rng.below(5) {
             let n = rng.below(6);
             let input = format!(r#"{{"n":{n}}}"#);
-            reply = match rng.below(14) {
+            reply = match rng.below(17) {
                 0..4 => reply.and_call("read", &input),
                 4..7 => reply.and_call("write", &input),
                 7 => reply.and_call("ask", &input),
                 8 => reply.and_call("panic", &input),
                 9 => reply.and_call("no such tool", &input),
                 10 => reply.and_call("write", r#"{"n": 1"#),
-                11..13 => reply.and_call("background", &input),
+                14..16 => reply.and_call("picture", &input),
+                11..14 => reply.and_call("background", &input),
                 _ => reply.and_text("some text ").and_thinking("hm"),
             };
         }

@@ -4,28 +4,12 @@ use std::sync::Arc;
 
 use open_agent_engine::{AgentEvent, Driver, EventSink, RunSpec};
 use open_agent_model::scripted::{Reply, Scripted};
-use open_agent_model::{Block, Message, ModelRequest, ProviderErrorKind, ResultBlock, RunStatus, Source};
+use open_agent_model::{Block, Message, ModelRequest, ProviderErrorKind, RunStatus};
 use open_agent_session::{NoticeKind, RunLimits};
-use open_agent_tool::{ToolOutput, ToolSet, ToolSource, read_only_tool_fn};
 
-use crate::world::{Input, Options, World, finish, session, spec};
+use crate::world::{World, finish, picture, session, spec};
 
 const TOO_LARGE: &str = "400: messages.2.content.0: image exceeds 5 MB maximum";
-
-fn picture() -> Source {
-    Source::Inline { media_type: "image/png".into(), data: "iVBORw0KGgo=".into() }
-}
-
-fn tools() -> Arc<dyn ToolSource> {
-    let picture = read_only_tool_fn("picture", "Shows a picture.", |_: Input, _| async {
-        Ok(ToolOutput { content: vec![ResultBlock::Image { source: picture() }], ..ToolOutput::text("") })
-    });
-    Arc::new(Arc::new(ToolSet::new([picture])))
-}
-
-fn world(model: Scripted) -> World {
-    World::with(model, Options { extra: vec![tools()], ..Options::default() })
-}
 
 fn refusal() -> Reply {
     Reply::failure(ProviderErrorKind::InvalidRequest, TOO_LARGE)
@@ -44,7 +28,7 @@ fn last(request: &ModelRequest) -> &Message {
 async fn h_red_01_a_refused_picture_is_taken_out_and_the_request_made_once_more() {
     let model =
         Scripted::new([Reply::call("picture", "{}"), refusal(), Reply::text("seen"), Reply::text("more")]);
-    let world = world(model);
+    let world = World::new(model);
     let (mut driver, events) = world.run(RunLimits::default()).await;
     let run = driver.machine().run().unwrap();
     assert_eq!((run.ended.as_ref().unwrap().status, run.words.text()), (RunStatus::Success, "seen"));
@@ -75,7 +59,7 @@ async fn h_red_01_what_was_accepted_is_kept_until_it_is_refused_as_well() {
         refusal(),
         Reply::text("blind"),
     ]);
-    let world = world(model);
+    let world = World::new(model);
     let (driver, _) = world.run(RunLimits::default()).await;
     assert_eq!(driver.machine().run().unwrap().words.text(), "blind");
     let sent: Vec<usize> = world.model.requests().iter().map(pictures).collect();
@@ -84,7 +68,7 @@ async fn h_red_01_what_was_accepted_is_kept_until_it_is_refused_as_well() {
 
 #[tokio::test]
 async fn h_red_01_a_refusal_that_stays_ends_the_run() {
-    let world = world(Scripted::responding(|_| refusal()));
+    let world = World::new(Scripted::responding(|_| refusal()));
     let mut driver = world.open().await;
     let prompt = vec![Block::Text("look".into()), Block::Image(picture())];
     driver.begin(RunSpec { prompt, ..spec("", RunLimits::default()) }).await.unwrap();
@@ -101,7 +85,7 @@ async fn h_red_01_a_new_picture_is_suspected_whatever_the_refusal_says() {
     for said in ["messages.3.content: Input should be a valid string", "参数有误，请检查文档。"] {
         let vague = || Reply::failure(ProviderErrorKind::InvalidRequest, said);
         let world =
-            world(Scripted::new([Reply::call("picture", "{}"), vague(), Reply::text("seen"), vague()]));
+            World::new(Scripted::new([Reply::call("picture", "{}"), vague(), Reply::text("seen"), vague()]));
         let (mut driver, _) = world.run(RunLimits::default()).await;
         assert_eq!(driver.machine().run().unwrap().words.text(), "seen", "{said}");
         driver.begin(spec("again", RunLimits::default())).await.unwrap();
@@ -113,7 +97,7 @@ async fn h_red_01_a_new_picture_is_suspected_whatever_the_refusal_says() {
 #[tokio::test]
 async fn a_refusal_of_something_else_leaves_pictures_where_they_are() {
     let other = Reply::failure(ProviderErrorKind::InvalidRequest, "tools.0.name: too long");
-    let world = world(Scripted::new([Reply::call("picture", "{}"), other, Reply::text("seen")]));
+    let world = World::new(Scripted::new([Reply::call("picture", "{}"), other, Reply::text("seen")]));
     let (mut driver, _) = world.run(RunLimits::default()).await;
     assert_eq!(
         driver.machine().run().unwrap().ended.as_ref().unwrap().status,

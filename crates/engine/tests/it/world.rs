@@ -12,7 +12,7 @@ use open_agent_engine::{
 use open_agent_model::scripted::Scripted;
 use open_agent_model::{
     Block, BoxFuture, CallId, Catalogue, Change, PermissionMode, Question, RawJson, RequestOptions,
-    RunStatus, SessionId, Slot, TaskEnd, TaskKind, Timestamp,
+    ResultBlock, RunStatus, SessionId, Slot, Source, TaskEnd, TaskKind, Timestamp,
 };
 use open_agent_policy::{Gate, Policy};
 use open_agent_session::{MemoryStore, ModelSettings, Owner, RunLimits, SessionStore};
@@ -39,6 +39,10 @@ impl Effects {
     pub(crate) fn take(&self) -> HashMap<CallId, u32> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
+}
+
+pub(crate) fn picture() -> Source {
+    Source::Inline { media_type: "image/png".into(), data: "iVBORw0KGgo=".into() }
 }
 
 /// `read` and `write` yield a few times, so that calls overlap and can be killed half way.
@@ -107,7 +111,10 @@ pub(crate) fn toy_tools(effects: &Effects) -> Vec<Arc<dyn DynTool>> {
         };
         Ok(cx.tasks().start(spec, Box::new(work))?.id.0)
     });
-    vec![read, write, ask, fail, panic, forever, background]
+    let picture = read_only_tool_fn("picture", "Shows a picture.", |_: Input, _| async {
+        Ok(ToolOutput { content: vec![ResultBlock::Image { source: picture() }], ..ToolOutput::text("") })
+    });
+    vec![read, write, ask, fail, panic, forever, background, picture]
 }
 
 /// A second passes at each look; ids count up.

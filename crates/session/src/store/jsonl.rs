@@ -190,8 +190,18 @@ impl Log {
         }
         self.torn = false;
         self.len += bytes.len() as u64;
+        // Writing to it succeeds for ever, and nobody will ever read it.
+        if is_deleted(&self.file) {
+            let gone = io::Error::other("it was deleted while the session goes on");
+            return Err(io_error("write", &self.path)(gone));
+        }
         Ok(())
     }
+}
+
+fn is_deleted(file: &File) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    file.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
 }
 
 /// The text at the file's beginning; what may stand behind it is left of a longer one.

@@ -113,3 +113,17 @@ async fn files_are_private() {
     assert_eq!(mode(&store.path(&id)), 0o600);
     assert_eq!(mode(store.path(&id).parent().unwrap()), 0o700);
 }
+
+#[tokio::test]
+async fn a_log_that_was_deleted_is_not_written_to_in_silence() {
+    let root = tempfile::tempdir().unwrap();
+    let id = SessionId::new("s").unwrap();
+    let store = JsonlStore::new(root.path());
+    let open = SessionWriter::open(Arc::new(store.clone()), id.clone(), Owner("t".into()), Timestamp(1));
+    let (writer, _) = open.await.unwrap();
+    let entry = || vec![SessionEntry::Interrupted {}];
+    writer.append(entry(), Timestamp(2), Durability::Written).await.unwrap();
+    std::fs::remove_dir_all(root.path().join("s")).unwrap();
+    let error = writer.append(entry(), Timestamp(3), Durability::Written).await.unwrap_err().to_string();
+    assert!(error.contains("deleted while the session goes on"), "{error}");
+}
