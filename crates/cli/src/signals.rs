@@ -1,12 +1,12 @@
 //! Ctrl-C, the terminal's hanging up and a request to terminate: the first one interrupts the run, the second one kills what
-//! the run had started and ends the process, whatever it is doing.
+//! the run had started and ends the process, whatever it is doing. A request to quit (Ctrl-\\) does that at once.
 
 use std::io::{self, Read as _};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::{flag, low_level};
 use tokio::sync::watch;
 
@@ -25,7 +25,7 @@ impl Signals {
         let newest = Arc::new(AtomicUsize::new(0));
         let no_more = Arc::new(AtomicBool::new(false));
         let (mut came, tell) = UnixStream::pair()?;
-        for number in [SIGINT, SIGTERM, SIGHUP] {
+        for number in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
             if number == SIGHUP && is_ignored(number) {
                 // Whoever started us with `nohup` wants us to outlive the terminal.
                 continue;
@@ -42,7 +42,7 @@ impl Signals {
             };
             let Some(number) = next() else { return };
             first.send_replace(Some(number));
-            if next().is_some() {
+            if number == SIGQUIT || next().is_some() {
                 no_more.store(true, Ordering::SeqCst);
                 kill();
                 low_level::exit(128 + number);

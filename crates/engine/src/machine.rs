@@ -233,7 +233,7 @@ impl Machine {
 
     /// Whether the request that is due sends a paused answer back, to go on.
     #[must_use]
-    pub fn resumes_pause(&self) -> bool {
+    pub(crate) fn resumes_pause(&self) -> bool {
         self.phase == Phase::Stopped(StopReason::PauseTurn)
     }
 
@@ -279,18 +279,18 @@ impl Machine {
 
     /// Background work that was started in this session.
     #[must_use]
-    pub fn task(&self, id: &TaskId) -> Option<&Task> {
+    pub(crate) fn task(&self, id: &TaskId) -> Option<&Task> {
         self.tasks.get(id).map(|(task, _)| task)
     }
 
     /// Background work of whose end the model was not told.
-    pub fn open_tasks(&self) -> impl Iterator<Item = &Task> {
+    pub(crate) fn open_tasks(&self) -> impl Iterator<Item = &Task> {
         self.tasks.values().filter(|(_, is_over)| !is_over).map(|(task, _)| task)
     }
 
     /// Whether this was said last about the variables that commands do not see.
     #[must_use]
-    pub fn is_told(&self, variables_removed: &Notice) -> bool {
+    pub(crate) fn is_told(&self, variables_removed: &Notice) -> bool {
         self.variables_removed.as_ref() == Some(variables_removed)
     }
 

@@ -230,3 +230,15 @@ fn h_int_01_one_signal_is_enough_though_nobody_reads() {
         assert_eq!(stderr, "", "{format}");
     }
 }
+
+#[test]
+fn a_request_to_quit_kills_at_once() {
+    let nap = nap(4);
+    let rig =
+        Rig::answering([Reply::tool("Bash", json!({ "command": stubborn(&nap) + &format!("sleep {nap}") }))]);
+    let mut child = rig.command(["-p", "Go", "--allowed-tools", "Bash"]).spawn().unwrap();
+    rig.wait_for_naps(&nap, 6);
+    send(&child, Signal::QUIT);
+    assert_eq!(wait(&mut child, BOUND).code(), Some(131));
+    assert_eq!(rig.survivors(&nap), Vec::<String>::new());
+}
