@@ -16,6 +16,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use crate::failure::Site;
 use crate::frame::{Decode, Queue, Reader, is_json, lines};
 use crate::halves::Halves;
+use crate::inband;
 
 /// An event holds at most a block, and blocks of many megabytes are met: generated pictures.
 const LARGEST_EVENT: usize = 32 << 20;
@@ -157,10 +158,13 @@ where
             },
             mode => {
                 // Half a frame at the very end is part of the cut, not a fault of its own.
-                if let Ok(Some(event)) = self.sse.finish()
-                    && (event.data == b"[DONE]" || is_json(event.data))
-                {
-                    last = reader.frame(event.name, event.data);
+                while let Ok(Some(event)) = self.sse.finish() {
+                    let (name, data) = (event.name, event.data);
+                    if last.is_ok()
+                        && (data == b"[DONE]" || is_json(data) || inband::of_word(name, data).is_some())
+                    {
+                        last = reader.frame(name, data);
+                    }
                 }
                 take_end(reader.out) || matches!(mode, Mode::Ended)
             }

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use crate::flavour::Flavour;
 use crate::kind::{kind_of_status, kind_of_words};
-use crate::wire::Text;
+use crate::wire::{Text, says_something};
 use crate::{Profile, wait};
 
 /// The most characters of a server's own words that an error repeats.
@@ -51,6 +51,20 @@ struct ErrorJson<'a> {
     status: Text<'a>,
     #[serde(borrow)]
     detail: Option<&'a RawValue>,
+    #[serde(borrow)]
+    errors: Option<&'a RawValue>,
+    #[serde(borrow)]
+    base_resp: Option<&'a RawValue>,
+    #[serde(borrow)]
+    msg: Text<'a>,
+    #[serde(borrow)]
+    error_msg: Text<'a>,
+    #[serde(borrow)]
+    status_msg: Text<'a>,
+    #[serde(borrow)]
+    error_code: Text<'a>,
+    #[serde(borrow)]
+    status_code: Text<'a>,
     #[serde(borrow)]
     request_id: Text<'a>,
     #[serde(borrow)]
@@ -285,13 +299,19 @@ impl Told {
 
     fn read_json(json: &str, depth: u8) -> Option<Self> {
         let outer: ErrorJson<'_> = serde_json::from_str(json).ok()?;
+        let first = |texts: [Text<'_>; 4]| texts.into_iter().find_map(Text::some).unwrap_or_default();
         let mut told = Self {
-            message: outer.message.0.into_owned(),
+            message: first([outer.message, outer.msg, outer.error_msg, outer.status_msg]),
             kind: outer.kind.0.into_owned(),
-            code: if outer.code.is_empty() { outer.status.0 } else { outer.code.0 }.into_owned(),
+            code: first([outer.code, outer.error_code, outer.status_code, outer.status]),
             request_id: outer.request_id.some(),
         };
-        if let Some(inner) = outer.error.map(RawValue::get) {
+        let inner = [outer.error, outer.errors, outer.base_resp];
+        let inner = inner.into_iter().flatten().find(|inner| says_something(inner)).map(RawValue::get);
+        // Where there are several, the first one is told.
+        let list = inner.and_then(|list| serde_json::from_str::<Vec<&RawValue>>(list).ok());
+        let inner = list.and_then(|list| list.first().copied()).map(RawValue::get).or(inner);
+        if let Some(inner) = inner {
             match serde_json::from_str::<String>(inner) {
                 Ok(text) => told.message = text,
                 Err(_) if depth > 0 => {

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::failure::Site;
 use crate::frame::{Decode, Queue, Read, is_json};
+use crate::inband;
 use crate::wire::{Fields, Many, Maybe, Num, Text, object, plain, says_something};
 
 pub(crate) struct Decoder {
@@ -303,6 +304,11 @@ impl Decode for Decoder {
             }
             other => {
                 self.begun = begun;
+                // Only what has no type of its own, or one that says so: other types may come to be.
+                let may_fail = frame.kind.is_empty() || frame.kind.as_str().contains("error");
+                if may_fail && inband::is_error(json) {
+                    return Ok(Err(self.site.in_stream(json)));
+                }
                 tracing::debug!(kind = other, "an event of an unknown type is skipped");
                 return Ok(if begun { Ok(()) } else { self.site.not_foreign(json) });
             }
@@ -316,6 +322,9 @@ impl Decode for Decoder {
             return Ok(Err(self.site.in_stream(json)));
         }
         if message.stop_reason.is_empty() && message.content.0.is_empty() {
+            if inband::is_error(json) {
+                return Ok(Err(self.site.in_stream(json)));
+            }
             return Ok(Err(self.site.senseless("an answer without a message", json)));
         }
         out.push_back(ModelEvent::Start { id: message.id.some(), model: message.model.some() });

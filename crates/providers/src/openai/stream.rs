@@ -4,14 +4,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use open_agent_model::{ModelEvent, RawJson, StopReason, ToolFragment, UsageUpdate};
+use open_agent_model::{ModelEvent, ProviderError, RawJson, StopReason, ToolFragment, UsageUpdate};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::details::Details;
 use crate::failure::Site;
 use crate::frame::{Decode, Queue, Read};
-use crate::wire::{Many, Maybe, Num, Objects, Parts, Text, says_something};
+use crate::inband;
+use crate::wire::{Many, Maybe, Num, Objects, Parts, Text, object, says_something};
 
 /// Finish reasons by which a server or router says that the answer failed.
 const FAILED: &[&str] = &["error", "abort", "cancelled"];
@@ -56,11 +57,6 @@ struct Chunk<'a> {
     usage: Maybe<Usage>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
-    /// Of an error that is not wrapped.
-    #[serde(borrow)]
-    message: Option<&'a RawValue>,
-    #[serde(borrow)]
-    object: Text<'a>,
 }
 
 #[derive(Default, Deserialize)]
@@ -74,6 +70,9 @@ struct Choice<'a> {
     message: Maybe<Delta<'a>>,
     #[serde(borrow)]
     finish_reason: Text<'a>,
+    /// Of a router whose host failed.
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
@@ -168,6 +167,19 @@ impl Decoder {
             kept.push(json.to_vec());
         }
         out.extend(chunk.usage.0.map(|u| ModelEvent::Usage(u.update())));
+    }
+
+    /// What a choice says of its own failure. Its content so far is content all the same.
+    fn failure(&self, chunk: &Chunk<'_>, json: &[u8]) -> Result<(), ProviderError> {
+        for choice in &chunk.choices.0 {
+            if let Some(error) = choice.error.filter(|error| says_something(error)) {
+                return Err(self.site.in_stream(object([("error", error.get())]).as_bytes()));
+            }
+            if FAILED.contains(&choice.finish_reason.as_str()) {
+                return Err(self.site.in_stream(json));
+            }
+        }
+        Ok(())
     }
 
     /// Number 0 comes no more: the first of the others is the answer.
@@ -269,7 +281,7 @@ impl Decoder {
 impl Decode for Decoder {
     fn frame(&mut self, name: &str, json: &[u8], out: &mut Queue) -> Read {
         let chunk: Chunk<'_> = serde_json::from_slice(json)?;
-        if name == "error" || chunk.is_error() {
+        if name == "error" || chunk.is_error(json) {
             return Ok(Err(self.site.in_stream(json)));
         }
         if !self.begun {
@@ -280,9 +292,9 @@ impl Decode for Decoder {
                 return Ok(Err(foreign));
             }
         }
-        let failed = chunk.choices.0.iter().any(|c| FAILED.contains(&c.finish_reason.as_str()));
+        let failed = self.failure(&chunk, json);
         self.take(chunk, json, out);
-        Ok(if failed { Err(self.site.in_stream(json)) } else { Ok(()) })
+        Ok(failed)
     }
 
     fn word(&mut self, word: &[u8], out: &mut Queue) -> bool {
@@ -298,15 +310,19 @@ impl Decode for Decoder {
 
     fn whole(&mut self, json: &[u8], out: &mut Queue) -> Read {
         let chunk: Chunk<'_> = serde_json::from_slice(json)?;
-        if chunk.is_error() {
+        if chunk.is_error(json) {
             return Ok(Err(self.site.in_stream(json)));
         }
         if !chunk.choices.0.iter().any(Choice::has_message) {
             return Ok(Err(self.site.senseless("an answer without a message", json)));
         }
+        let failed = self.failure(&chunk, json);
         self.take(chunk, json, out);
         self.take_other(out);
         self.end_blocks(out);
+        if failed.is_err() {
+            return Ok(failed);
+        }
         out.push_back(ModelEvent::End);
         Ok(Ok(()))
     }
@@ -322,11 +338,15 @@ impl Decode for Decoder {
 }
 
 impl Chunk<'_> {
-    fn is_error(&self) -> bool {
-        let bare = self.message.is_some_and(|m| m.get().starts_with('"'))
-            && self.choices.0.is_empty()
-            && self.usage.0.is_none();
-        self.error.is_some_and(says_something) || bare || self.object.as_str() == "error"
+    /// What comes beside content is no error, but for the field that is made for one.
+    fn is_error(&self, json: &[u8]) -> bool {
+        if self.error.is_some_and(says_something) {
+            return true;
+        }
+        if self.choices.0.is_empty() {
+            return inband::is_error(json);
+        }
+        !self.choices.0.iter().any(Choice::says_something) && inband::has_failed_status(json)
     }
 }
 
@@ -335,8 +355,27 @@ impl Choice<'_> {
         self.index.0.unwrap_or_default()
     }
 
+    fn says_something(&self) -> bool {
+        let parts = [&self.delta, &self.message].into_iter().filter_map(|part| part.0.as_ref());
+        !self.finish_reason.is_empty() || parts.into_iter().any(Delta::says_something)
+    }
+
     fn has_message(&self) -> bool {
         self.delta.0.is_some() || self.message.0.is_some()
+    }
+}
+
+impl Delta<'_> {
+    fn says_something(&self) -> bool {
+        let content = match &self.content {
+            Parts::One(text) => !text.is_empty(),
+            Parts::Many(parts) => !parts.is_empty(),
+        };
+        let texts = [&self.reasoning_content, &self.reasoning, &self.refusal];
+        content
+            || texts.iter().any(|text| !text.is_empty())
+            || !self.tool_calls.0.is_empty()
+            || self.function_call.0.is_some()
     }
 }
 
