@@ -170,3 +170,30 @@ fn h_str_03_calls_without_an_index_are_told_apart_by_their_ids() {
     let got = openai(&[&opened, &second, &first, STOP]);
     assert!(got.contains("call a R {\"x\":1} None\n  call b G {\"y\":2} None"), "{got}");
 }
+
+#[test]
+fn a_message_whose_content_is_a_text_is_delivered() {
+    for content in [r#""Hi \"you\"""#, r#"{"type":"text","text":"Hi \"you\""}"#] {
+        let whole = format!(r#"{{"type":"message","content":{content},"stop_reason":"end_turn"}}"#);
+        let got = play_body("anthropic", &whole);
+        assert!(got.starts_with("end_turn") && got.contains(r#"Text("Hi \"you\"")"#), "{got}");
+    }
+    let nothing = r#"{"type":"message","content":""}"#;
+    assert!(play_body("anthropic", nothing).contains("an answer without a message"));
+}
+
+#[test]
+fn content_at_the_start_of_a_message_counts_unless_blocks_follow() {
+    let over = r#"{"type":"message_stop"}"#;
+    for content in [r#"[{"type":"text","text":"early"}]"#, r#""early""#] {
+        let start = format!(r#"{{"type":"message_start","message":{{"id":"1","content":{content}}}}}"#);
+        for end in [&[END, over][..], &[END], &[over]] {
+            let got = anthropic(&[&[start.as_str()], end].concat());
+            assert!(got.starts_with("end_turn") && got.contains("  Text(\"early\")"), "{got}");
+            let got = anthropic(&[&[start.as_str(), BLOCK], end].concat());
+            assert!(got.contains("Text(\"half\")") && !got.contains("early"), "{got}");
+        }
+        let got = anthropic(&[&start]);
+        assert!(got.starts_with("error connection") && got.contains("partial [Text(\"early\")]"), "{got}");
+    }
+}
