@@ -20,6 +20,9 @@ use crate::{Profile, wait};
 /// The most characters of a server's own words that an error repeats.
 const EXCERPT: usize = 500;
 
+/// The most bytes of an error that are searched for what they mean.
+const SEARCHED: usize = 64 << 10;
+
 /// Where a request went and what must not be repeated about it.
 #[derive(Clone)]
 pub(crate) struct Site {
@@ -81,10 +84,18 @@ pub(crate) struct Told {
 }
 
 impl Site {
+    /// `text` without keys.
+    pub(crate) fn hide(&self, text: &str) -> String {
+        hide(&self.secrets, text)
+    }
+
     /// `text` without keys, on one line, and not longer than an excerpt.
     pub(crate) fn excerpt(&self, text: &str) -> String {
-        let clean = self.secrets.iter().fold(text.trim().to_owned(), |t, secret| secret.redact(&t));
-        let line = clean.split_whitespace().collect::<Vec<_>>().join(" ");
+        // Of a text of megabytes no more is looked at than can be shown. A key must not be cut, or its rest would be
+        // shown where it is short.
+        let longest = self.secrets.iter().map(|s| s.expose().len()).max().unwrap_or_default();
+        let line = one_line(text, EXCERPT * 2 + longest * 2);
+        let line = self.hide(&line);
         match line.char_indices().nth(EXCERPT) {
             Some((cut, _)) => format!("{}…", line.get(..cut).unwrap_or_default()),
             None => line,
@@ -153,6 +164,7 @@ impl Site {
         let text = String::from_utf8_lossy(data);
         let told = Told::read(&text);
         let words = if told.message.is_empty() { text.as_ref() } else { &told.message };
+        let words = beginning(words);
         let status = told.code.parse().ok().and_then(|code| StatusCode::from_u16(code).ok());
         let status = status.filter(|s| s.is_client_error() || s.is_server_error());
         let kind = match status {
@@ -164,7 +176,7 @@ impl Site {
         let mut error = ProviderError::new(kind, format!("{} broke off its answer: {said}", self.name));
         error.status = status.map(|s| s.as_u16());
         error.request_id = told.request_id.as_deref().map(|id| self.excerpt(id));
-        error.retry_after = wait::from_body(&text);
+        error.retry_after = wait::from_body(beginning(&text));
         error
     }
 
@@ -265,6 +277,34 @@ impl Site {
         }
         self.excerpt(&last.to_string())
     }
+}
+
+/// `text` without any of the secrets.
+pub(crate) fn hide(secrets: &[Secret], text: &str) -> String {
+    secrets.iter().fold(text.to_owned(), |text, secret| secret.redact(&text))
+}
+
+fn beginning(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(SEARCHED)).unwrap_or(text)
+}
+
+/// The first `limit` characters, at least, of `text` without its line ends and indents.
+fn one_line(text: &str, limit: usize) -> String {
+    let mut line = String::new();
+    let mut left = limit;
+    for word in text.split_whitespace() {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        let end = word.char_indices().nth(left).map_or(word.len(), |(end, _)| end);
+        let word = word.get(..end).unwrap_or_default();
+        line.push_str(word);
+        left = left.saturating_sub(word.chars().count() + 1);
+        if left == 0 {
+            break;
+        }
+    }
+    line
 }
 
 /// A cause as text: the libraries' own error values show addresses in `Debug`.
@@ -439,6 +479,17 @@ mod tests {
         );
         let long = refused(500, &format!("{{\"error\":\"{}\"}}", "sk-canary ".repeat(200)));
         assert!(!long.message.contains("canary") && long.message.chars().count() < 600);
+    }
+
+    #[test]
+    fn no_more_of_a_text_is_looked_at_than_can_be_shown() {
+        assert_eq!(one_line(" a  b\n c ", 100), "a b c");
+        assert_eq!(one_line(&"é".repeat(1 << 20), 7), "é".repeat(7));
+        assert!(one_line(&"ab \n ".repeat(1 << 20), 100).len() <= 110);
+        let key = Secret::new("k1".repeat(600));
+        let site = Site { secrets: Arc::new([key.clone()]), ..site() };
+        let shown = site.excerpt(&format!("{} {}", "a".repeat(490), key.expose()));
+        assert!(shown.ends_with(" ***"), "{shown}");
     }
 
     #[test]

@@ -197,3 +197,57 @@ fn content_at_the_start_of_a_message_counts_unless_blocks_follow() {
         assert!(got.starts_with("error connection") && got.contains("partial [Text(\"early\")]"), "{got}");
     }
 }
+
+#[test]
+fn an_error_of_megabytes_is_cut_before_it_is_searched() {
+    let of = |words: usize| {
+        let words = "ab ".repeat(words);
+        openai(&[&format!(r#"{{"error":{{"message":"upstream {words} please wait 20s"}}}}"#)])
+    };
+    let short = of(1000);
+    assert!(short.contains("upstream ab ab") && short.contains("Some(20s)"), "{short}");
+    let long = of(1 << 20);
+    assert!(long.contains("upstream ab ab") && !long.contains("20s"), "{}", long.len());
+    assert!(long.chars().count() < 700, "{}", long.len());
+}
+
+#[test]
+fn a_whole_message_at_the_end_adds_only_what_is_new() {
+    let piece = |text: &str| format!(r#"{{"choices":[{{"index":0,"delta":{{"content":"{text}"}}}}]}}"#);
+    let (a, b) = (piece("hello "), piece("world"));
+    let last = |message: &str| {
+        let whole = format!(r#"{{"choices":[{{"index":0,"message":{message},"finish_reason":"stop"}}]}}"#);
+        openai(&[&a, &b, &whole])
+    };
+    for (message, want) in [
+        (r#"{"content":"hello world"}"#, "hello world"),
+        (r#"{"content":[{"type":"text","text":"hello "},{"type":"text","text":"world"}]}"#, "hello world"),
+        (r#"{"content":"hello world, and more"}"#, "hello world, and more"),
+        (r#"{"content":" and else"}"#, "hello world and else"),
+        (r#"{"content":null}"#, "hello world"),
+    ] {
+        let got = last(message);
+        assert!(got.starts_with("end_turn") && got.contains(&format!("Text({want:?})")), "{message}: {got}");
+    }
+    let thought = r#"{"choices":[{"index":0,"delta":{"reasoning_content":"hm"}}]}"#;
+    let call = r#"{"id":"c","function":{"name":"R","arguments":"{\"x\":1}"}}"#;
+    let nameless = r#"{"function":{"name":"G","arguments":"{\"y\":2}"}}"#;
+    let calls = format!(
+        r#"{{"choices":[{{"index":0,"delta":{{"content":"a","tool_calls":[{call},{nameless}]}}}}]}}"#
+    );
+    let whole = format!(
+        r#"{{"choices":[{{"index":0,"delta":{{}},"message":{{"content":"a","reasoning_content":"hm","tool_calls":[{call},{nameless}]}},"finish_reason":"tool_calls"}}]}}"#
+    );
+    let got = openai(&[thought, &calls, &whole]);
+    assert_eq!(
+        got,
+        openai(&[thought, &calls, r#"{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}"#])
+    );
+    assert_eq!(got.matches("call ").count(), 2, "{got}");
+    // Some send all pieces as messages: equal ones are two.
+    let pieces = piece("ha").replace("delta", "message");
+    assert!(openai(&[&pieces, &pieces, STOP]).contains("Text(\"haha\")"));
+    // Only an empty delta beside it: then the message is the answer.
+    let only = openai(&[&whole]);
+    assert!(only.contains("Text(\"a\")") && only.matches("call ").count() == 2, "{only}");
+}

@@ -163,12 +163,17 @@ impl Decoder {
     fn start(&mut self, json: &str, out: &mut Queue) {
         match serde_json::from_str::<Whole<'_>>(json) {
             Ok(message) => {
-                out.push_back(ModelEvent::Start { id: message.id.some(), model: message.model.some() });
+                out.push_back(self.begin(message.id, message.model));
                 out.extend(message.usage.0.map(|u| ModelEvent::Usage(u.update())));
                 self.early = message.content.0.into_iter().map(Cow::into_owned).collect();
             }
             Err(_) => again(json, |plain| self.start(plain, out)),
         }
+    }
+
+    fn begin(&self, id: Text<'_>, model: Text<'_>) -> ModelEvent {
+        let hidden = |text: Text<'_>| text.some().map(|text| self.site.hide(&text));
+        ModelEvent::Start { id: hidden(id), model: hidden(model) }
     }
 
     fn block_start(&mut self, slot: u32, json: &str, out: &mut Queue) {
@@ -284,7 +289,7 @@ impl Decoder {
             "pause_turn" => StopReason::PauseTurn,
             "refusal" => StopReason::Refusal,
             "model_context_window_exceeded" => StopReason::ContextWindowExceeded,
-            other => StopReason::Other(other.to_owned()),
+            other => StopReason::Other(self.site.hide(other)),
         };
         self.stopped = true;
         out.push_back(ModelEvent::Stop(reason));
@@ -362,7 +367,7 @@ impl Decode for Decoder {
             }
             return Ok(Err(self.site.senseless("an answer without a message", json)));
         }
-        out.push_back(ModelEvent::Start { id: message.id.some(), model: message.model.some() });
+        out.push_back(self.begin(message.id, message.model));
         self.blocks(message.content.0.iter().map(Cow::as_ref), out);
         out.extend(message.usage.0.map(|u| ModelEvent::Usage(u.update())));
         self.stop(message.stop_reason, &message.stop_sequence, out);

@@ -33,6 +33,10 @@ pub(crate) struct Decoder {
     thinking_open: bool,
     text_open: bool,
     calls: BTreeSet<u32>,
+    /// All that came in pieces, to compare with a message that comes whole at the end.
+    thought: String,
+    text: String,
+    called: bool,
     details: Details,
     /// The model declined in words; the reason for its stop does not say so.
     refused: bool,
@@ -143,6 +147,9 @@ impl Decoder {
             thinking_open: false,
             text_open: false,
             calls: BTreeSet::new(),
+            thought: String::new(),
+            text: String::new(),
+            called: false,
             details: Details::default(),
             refused: false,
         }
@@ -153,14 +160,26 @@ impl Decoder {
         if news {
             self.id_told |= !chunk.id.is_empty();
             self.model_told |= !chunk.model.is_empty();
-            out.push_back(ModelEvent::Start { id: chunk.id.some(), model: chunk.model.some() });
+            out.push_back(ModelEvent::Start {
+                id: chunk.id.some().map(|id| self.site.hide(&id)),
+                model: chunk.model.some().map(|model| self.site.hide(&model)),
+            });
         }
         let ours = if let Place::Known(place) = self.place { place } else { 0 };
         let any = !chunk.choices.0.is_empty();
         if let Some(choice) = chunk.choices.0.into_iter().find(|c| c.number() == ours) {
             self.place = Place::Known(ours);
-            if let Some(delta) = choice.delta.0.or(choice.message.0) {
+            if let Some(delta) = choice.delta.0 {
                 self.delta(delta, out);
+            }
+            if let Some(message) = choice.message.0 {
+                let new = self.new_in(message);
+                let before = (self.thought.len(), self.text.len(), self.called);
+                self.delta(new, out);
+                // Only pieces count as what came before.
+                self.thought.truncate(before.0);
+                self.text.truncate(before.1);
+                self.called = before.2;
             }
             self.stop(choice.finish_reason, out);
         } else if any && let Place::Open(kept) = &mut self.place {
@@ -194,12 +213,35 @@ impl Decoder {
         }
     }
 
+    /// What a whole message adds to the pieces that came before it: some servers close with one.
+    fn new_in<'a>(&self, mut message: Delta<'a>) -> Delta<'a> {
+        let thought = [&mut message.reasoning_content, &mut message.reasoning];
+        for text in thought.into_iter().filter(|_| !self.thought.is_empty()) {
+            *text = beyond(&self.thought, std::mem::take(text));
+        }
+        if !self.thought.is_empty() {
+            message.reasoning_details.0.clear();
+        }
+        if !self.text.is_empty() {
+            let whole: String = std::mem::take(&mut message.content).texts().collect();
+            message.content = Parts::One(beyond(&self.text, Text(whole.into())));
+            message.refusal = beyond(&self.text, message.refusal);
+        }
+        if self.called {
+            // The assembler knows a call that comes twice by its id.
+            message.tool_calls.0.retain(|call| !call.id.is_empty());
+            message.function_call = Maybe::default();
+        }
+        message
+    }
+
     fn delta(&mut self, delta: Delta<'_>, out: &mut Queue) {
         // Some servers send the same thought under both names.
         let thought =
             if delta.reasoning_content.is_empty() { delta.reasoning } else { delta.reasoning_content };
         if let Some(text) = thought.some() {
             self.thinking_open = true;
+            self.thought.push_str(&text);
             out.push_back(ModelEvent::Thinking { slot: THINKING, text });
         }
         for raw in delta.reasoning_details.0 {
@@ -210,6 +252,7 @@ impl Decoder {
         for text in delta.content.texts().chain(delta.refusal.some()) {
             self.end_thinking(out);
             self.text_open = true;
+            self.text.push_str(&text);
             out.push_back(ModelEvent::Text { slot: TEXT, text });
         }
         if delta.tool_calls.0.is_empty()
@@ -230,6 +273,7 @@ impl Decoder {
             return;
         }
         self.end_thinking(out);
+        self.called = true;
         self.calls.insert(slot);
         out.push_back(ModelEvent::Tool(ToolFragment { slot, id, name, input }));
     }
@@ -270,7 +314,7 @@ impl Decoder {
             "length" => StopReason::MaxTokens,
             "content_filter" => StopReason::Refusal,
             "model_context_window_exceeded" => StopReason::ContextWindowExceeded,
-            other => StopReason::Other(other.to_owned()),
+            other => StopReason::Other(self.site.hide(other)),
         };
         self.end_blocks(out);
         self.stopped = true;
@@ -376,6 +420,14 @@ impl Delta<'_> {
             || texts.iter().any(|text| !text.is_empty())
             || !self.tool_calls.0.is_empty()
             || self.function_call.0.is_some()
+    }
+}
+
+/// What `whole` says beyond `so_far`; all of it if it begins otherwise.
+fn beyond<'a>(so_far: &str, whole: Text<'a>) -> Text<'a> {
+    match whole.as_str().strip_prefix(so_far) {
+        Some(rest) => Text(rest.to_owned().into()),
+        None => whole,
     }
 }
 
