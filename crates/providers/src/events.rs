@@ -98,13 +98,13 @@ where
             Mode::Frames | Mode::Ended => {
                 self.taken += chunk.len();
                 if self.taken > LARGEST_ANSWER {
-                    return Err(self.site.senseless("an answer without end", b""));
+                    return Err(self.site.too_much("an answer without end"));
                 }
                 self.sse.feed(chunk);
                 self.decode()
             }
             Mode::Whole(body) if body.len() + chunk.len() > LARGEST_ANSWER => {
-                Err(self.site.senseless("an answer without end", chunk))
+                Err(self.site.too_much("an answer without end"))
             }
             Mode::Whole(body) => {
                 body.extend_from_slice(chunk);
@@ -119,7 +119,7 @@ where
             let event = match self.sse.next_event() {
                 Ok(Some(event)) => event,
                 Ok(None) => return Ok(()),
-                Err(error) => return Err(self.site.senseless(&error.to_string(), b"")),
+                Err(error) => return Err(self.site.too_much(&format!("too much at once: {error}"))),
             };
             let before = self.queue.len();
             let mut reader = Reader {

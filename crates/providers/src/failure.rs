@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::flavour::Flavour;
-use crate::kind::{kind_of_status, kind_of_words};
+use crate::kind::{kind_of_status, kind_of_words, lacks_credit};
 use crate::wire::{Text, says_something};
 use crate::{Profile, wait};
 
@@ -109,6 +109,9 @@ impl Site {
         let words = if told.message.is_empty() { body.as_ref() } else { &told.message };
         let kind = kind_of_status(status, &told, words);
         let mut error = ProviderError::new(kind, self.sentence(kind, status, headers, words));
+        if kind == Kind::Authentication && lacks_credit(status.as_u16(), &told, words) {
+            error.message = self.no_credit(&format!(" ({})", status.as_u16()), words);
+        }
         error.status = Some(status.as_u16());
         error.request_id = ["request-id", "x-request-id", "x-amzn-requestid", "cf-ray"]
             .iter()
@@ -128,14 +131,14 @@ impl Site {
                 self.address
             );
         }
-        let said = if looks_like_html(words) {
-            "answered with a web page, not JSON; is --base-url right?".to_owned()
-        } else if words.trim().is_empty() {
-            status.canonical_reason().unwrap_or("no reason given").to_owned()
-        } else {
-            self.excerpt(words)
-        };
+        let said = self.said(status, words);
         match kind {
+            _ if code == 407 => {
+                let proxy = self.proxy.map(|variable| format!(" in {variable}")).unwrap_or_default();
+                format!(
+                    "the proxy before {name} wants a login ({code}): {said}; put user and password into its address{proxy}"
+                )
+            }
             Kind::Authentication if self.has_key => {
                 format!("{name} does not accept the key ({code}): {said}; check {}", self.key_names())
             }
@@ -150,6 +153,25 @@ impl Site {
                 format!("{name}: {code} for model {:?} at {}: {said}{}", self.model, self.path, cause(&said))
             }
             _ => format!("{name}: {code} at {}: {said}", self.path),
+        }
+    }
+
+    fn no_credit(&self, code: &str, words: &str) -> String {
+        let said = self.said(StatusCode::PAYMENT_REQUIRED, words);
+        format!(
+            "{}: the account has no credit{code}: {said}; top it up, or use a key of another account",
+            self.name
+        )
+    }
+
+    /// The server's own words, or what stands for them.
+    fn said(&self, status: StatusCode, words: &str) -> String {
+        if looks_like_html(words) {
+            "answered with a web page, not JSON; is --base-url right?".to_owned()
+        } else if words.trim().is_empty() {
+            status.canonical_reason().unwrap_or("no reason given").to_owned()
+        } else {
+            self.excerpt(words)
         }
     }
 
@@ -173,7 +195,12 @@ impl Site {
         };
         let said = self.excerpt(words);
         let said = if said.is_empty() { self.excerpt(&told.kind) } else { said };
-        let mut error = ProviderError::new(kind, format!("{} broke off its answer: {said}", self.name));
+        let broke = if kind == Kind::Authentication && lacks_credit(200, &told, words) {
+            self.no_credit("", words)
+        } else {
+            format!("{} broke off its answer: {said}", self.name)
+        };
+        let mut error = ProviderError::new(kind, broke);
         error.status = status.map(|s| s.as_u16());
         error.request_id = told.request_id.as_deref().map(|id| self.excerpt(id));
         error.retry_after = wait::from_body(beginning(&text));
@@ -191,6 +218,9 @@ impl Site {
                 _ if cause.contains("certificate") => {
                     "does a proxy sign for it? Name its certificate in SSL_CERT_FILE or NODE_EXTRA_CA_CERTS"
                         .to_owned()
+                }
+                Some(variable) if chain(&error).contains("proxy authorization required") => {
+                    format!("the proxy in {variable} wants a login: put user and password into its address")
                 }
                 Some(variable) => {
                     format!("is the proxy in {variable} running, and are both addresses right?")
@@ -234,7 +264,7 @@ impl Site {
                     self.address,
                     flavour.as_str(),
                     self.profile.api.as_str(),
-                    flavour.advice()
+                    flavour.advice(self.profile)
                 );
                 Err(ProviderError::new(Kind::Configuration, text))
             }
@@ -262,6 +292,11 @@ impl Site {
             return foreign;
         }
         ProviderError::new(Kind::Protocol, format!("{} sent {what}: {}", self.name, self.excerpt(&text)))
+    }
+
+    /// There is more than any answer has.
+    pub(crate) fn too_much(&self, what: &str) -> ProviderError {
+        ProviderError::new(Kind::Protocol, format!("{} sent {what}", self.name))
     }
 
     fn caused<E: Error + Send + Sync + 'static>(&self, kind: Kind, text: String, error: E) -> ProviderError {
@@ -391,8 +426,14 @@ fn cause(said: &str) -> &'static str {
     }
 }
 
+/// Markup that is for people. Other XML is an error in words as good as any.
 pub(crate) fn looks_like_html(text: &str) -> bool {
-    text.trim_start().starts_with('<')
+    let text = text.trim_start();
+    let begins = |with: &str| text.get(..with.len()).is_some_and(|head| head.eq_ignore_ascii_case(with));
+    let xml = begins("<?xml");
+    let page = || text.to_ascii_lowercase().contains("<html");
+    text.starts_with('<')
+        && if xml { page() } else { !begins("<error") && !begins("<fault") && !begins("<soap") }
 }
 
 #[cfg(test)]
@@ -500,6 +541,58 @@ mod tests {
         }
         let error = refused(400, r#"{"error":{"message":"m does not support tools"}}"#);
         assert!(error.message.contains("may not take tools"), "{error}");
+    }
+
+    #[test]
+    fn an_account_without_credit_is_told_so() {
+        let balance = r#"{"error":{"message":"Insufficient Balance"}}"#;
+        let quota = r#"{"error":{"message":"You exceeded your quota","code":"insufficient_quota"}}"#;
+        let low = r#"{"error":{"type":"invalid_request_error","message":"Your credit balance is too low"}}"#;
+        for (status, body) in
+            [(402, balance), (402, ""), (429, quota), (429, balance), (400, low), (403, balance)]
+        {
+            let error = refused(status, body);
+            assert_eq!(error.kind, Kind::Authentication, "{status} {body}");
+            assert!(error.message.contains("the account has no credit"), "{error}");
+            assert!(!error.message.contains("does not accept the key"), "{error}");
+            assert!(error.message.contains(&status.to_string()), "{error}");
+        }
+        let error = site().in_stream(balance.as_bytes());
+        assert_eq!(error.kind, Kind::Authentication);
+        assert!(error.message.contains("no credit: Insufficient Balance"), "{error}");
+        // A quota of a minute comes back.
+        let minute = r#"{"error":{"message":"You exceeded your current quota","code":429}}"#;
+        assert_eq!(refused(429, minute).kind, Kind::RateLimited);
+    }
+
+    #[test]
+    fn a_proxy_that_wants_a_login_is_told_so() {
+        let proxied = Site { proxy: Some("http_proxy"), ..site() };
+        let status = StatusCode::PROXY_AUTHENTICATION_REQUIRED;
+        let error = proxied.refused(status, &HeaderMap::new(), b"");
+        assert_eq!(error.kind, Kind::Configuration);
+        for word in ["proxy", "wants a login (407)", "http_proxy"] {
+            assert!(error.message.contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn only_markup_for_people_is_a_web_page() {
+        let denied = "<?xml version=\"1.0\"?><Error><Code>AccessDenied</Code><Message>No</Message></Error>";
+        for words in [denied, "<Error><Code>AccessDenied</Code></Error>"] {
+            let error = refused(403, words);
+            assert!(!error.message.contains("web page") && error.message.contains("AccessDenied"), "{error}");
+        }
+        for page in [
+            "<html>",
+            " <!DOCTYPE html><html>",
+            "<?xml version='1.0'?>\n<!DOCTYPE html><HTML>",
+            "<head>",
+            "<é",
+        ] {
+            assert!(looks_like_html(page), "{page}");
+        }
+        assert!(!looks_like_html("a <html>"));
     }
 
     #[test]

@@ -251,3 +251,21 @@ fn a_whole_message_at_the_end_adds_only_what_is_new() {
     let only = openai(&[&whole]);
     assert!(only.contains("Text(\"a\")") && only.matches("call ").count() == 2, "{only}");
 }
+
+#[test]
+fn usage_counts_under_the_names_of_either_api() {
+    let of = |usage: &str| openai(&[TEXT, STOP, &format!(r#"{{"choices":[],"usage":{usage}}}"#)]);
+    let got = of(r#"{"input_tokens":9,"output_tokens":4}"#);
+    assert!(got.contains("input_tokens: 9, output_tokens: 4"), "{got}");
+    let both = of(r#"{"input_tokens":1,"output_tokens":1,"prompt_tokens":9,"completion_tokens":4}"#);
+    assert_eq!(both, got);
+}
+
+#[test]
+fn an_event_that_is_too_big_is_told_in_a_sentence() {
+    let got = openai(&[TEXT, &"a".repeat(33 << 20)]);
+    assert!(
+        got.contains("server sent too much at once: a server-sent event has more than 33554432 bytes"),
+        "{got}"
+    );
+}

@@ -123,6 +123,9 @@ struct Function<'a> {
 struct Usage {
     prompt_tokens: Num,
     completion_tokens: Num,
+    /// The same by the names of the Messages API, as some gateways have it.
+    input_tokens: Num,
+    output_tokens: Num,
     prompt_tokens_details: Maybe<PromptDetails>,
     prompt_cache_hit_tokens: Num,
 }
@@ -449,10 +452,14 @@ impl Usage {
         let details = self.prompt_tokens_details.0.as_ref();
         let cached = details.and_then(|d| d.cached_tokens.0).or(self.prompt_cache_hit_tokens.0);
         let written = details.and_then(|d| d.cache_write_tokens.0);
-        let input = self.prompt_tokens.0.map(|i| i.saturating_sub(written.unwrap_or_default()));
+        let input = self
+            .prompt_tokens
+            .0
+            .or(self.input_tokens.0)
+            .map(|i| i.saturating_sub(written.unwrap_or_default()));
         UsageUpdate {
             cache_write_5m_input_tokens: written,
-            ..UsageUpdate::inclusive(input, self.completion_tokens.0, cached)
+            ..UsageUpdate::inclusive(input, self.completion_tokens.0.or(self.output_tokens.0), cached)
         }
     }
 }
