@@ -69,8 +69,10 @@ impl Endpoint {
         decoder: D,
     ) -> Result<ModelStream, ProviderError> {
         let response = self.post(&self.address, body, &site).await?;
+        let headers = response.headers().clone();
         let body = response.bytes_stream().boxed();
-        Ok(Box::pin(EventStream::new(body, decoder, site, self.config.idle_timeout)))
+        let events = EventStream::new(body, decoder, site, self.config.idle_timeout);
+        Ok(Box::pin(events.with_headers(headers)))
     }
 
     /// Posts and waits for the answer's head. An answer that is no success is an error.

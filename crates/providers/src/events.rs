@@ -11,6 +11,7 @@ use bytes::Bytes;
 use futures_core::Stream;
 use open_agent_http::SseDecoder;
 use open_agent_model::{ModelEvent, ProviderError};
+use reqwest::header::HeaderMap;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::failure::Site;
@@ -30,6 +31,9 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// So many bytes are a sign of life though no line has ended.
 const GROWTH: usize = 1024;
 
+/// So many bytes are kept of an answer, to show them if it is none.
+const HEAD: usize = 4 << 10;
+
 /// The events of one answer.
 pub(crate) struct EventStream<S, D> {
     body: S,
@@ -40,6 +44,9 @@ pub(crate) struct EventStream<S, D> {
     queue: Queue,
     /// An event came that says something: content, or why there is none.
     answered: bool,
+    /// What the server says of the body, and its first bytes: for an answer that is none.
+    headers: HeaderMap,
+    head: Vec<u8>,
     /// The answer's last word has come.
     stopped: bool,
     /// Bytes of frames so far.
@@ -76,6 +83,8 @@ where
             mode: Mode::Unknown,
             queue: Queue::new(),
             answered: false,
+            headers: HeaderMap::new(),
+            head: Vec::new(),
             stopped: false,
             taken: 0,
             grown: 0,
@@ -83,6 +92,12 @@ where
             idle: Idle::new(limit),
             site,
         }
+    }
+
+    /// The head under which the body came.
+    pub(crate) fn with_headers(mut self, headers: HeaderMap) -> Self {
+        self.headers = headers;
+        self
     }
 
     fn take(&mut self, chunk: &Bytes) -> Result<(), ProviderError> {
@@ -97,6 +112,8 @@ where
         match &mut self.mode {
             Mode::Frames | Mode::Ended => {
                 self.taken += chunk.len();
+                let room = HEAD.saturating_sub(self.head.len()).min(chunk.len());
+                self.head.extend_from_slice(chunk.get(..room).unwrap_or_default());
                 if self.taken > LARGEST_ANSWER {
                     return Err(self.site.too_much("an answer without end"));
                 }
@@ -211,7 +228,7 @@ where
         match (whole, ended) {
             (true, _) => Ok(()),
             (false, true) => Err(self.site.empty()),
-            (false, false) => Err(self.site.unfinished()),
+            (false, false) => Err(self.site.no_answer(&self.headers, &self.head)),
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use open_agent_model::{ProviderError, ProviderErrorKind as Kind, Secret};
 use reqwest::StatusCode;
-use reqwest::header::{HeaderMap, LOCATION};
+use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, LOCATION};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -247,6 +247,27 @@ impl Site {
         ProviderError::new(Kind::Connection, text)
     }
 
+    /// The answer was over and nothing was finished. `head` is its beginning: if that is no event stream at all, it says
+    /// what the server meant.
+    pub(crate) fn no_answer(&self, headers: &HeaderMap, head: &[u8]) -> ProviderError {
+        let Some(words) = words_of(head) else { return self.unfinished() };
+        let header = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+        let mut what = "what is no answer".to_owned();
+        for (name, value) in [("content type", header(CONTENT_TYPE)), ("encoding", header(CONTENT_ENCODING))]
+        {
+            if let Some(value) = value {
+                what.push_str(&format!(", {name} {}", self.excerpt(value)));
+            }
+        }
+        if words.chars().any(|c| c == char::REPLACEMENT_CHARACTER || (c.is_control() && !c.is_whitespace())) {
+            return ProviderError::new(
+                Kind::Protocol,
+                format!("{} sent {what}: bytes that are no text", self.name),
+            );
+        }
+        self.senseless(&what, words.as_bytes())
+    }
+
     /// The server said that its answer is over, and there was none.
     pub(crate) fn empty(&self) -> ProviderError {
         let text = format!("{} ended its answer before it began: the answer was empty", self.name);
@@ -312,6 +333,31 @@ impl Site {
         }
         self.excerpt(&last.to_string())
     }
+}
+
+/// The words of a body that is no event stream, without the fields of one. `None` where it is one, or was to be: nothing
+/// but comments, or data that begins as JSON does.
+fn words_of(head: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(head);
+    // A character that was cut at the end is no sign of binary data.
+    let text = text.trim_end_matches(char::REPLACEMENT_CHARACTER);
+    let mut words = Vec::new();
+    for line in text.lines() {
+        let field = |name: &str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(':'));
+        if line.starts_with(':') || field("event") || field("id") || field("retry") || line.trim().is_empty()
+        {
+            continue;
+        }
+        let word = if field("data") { line.get(5..).unwrap_or_default().trim() } else { line };
+        if word.starts_with(['{', '[']) {
+            return None;
+        }
+        // Half a field's name, where the stream was cut, is no word of anybody.
+        if !"data:".starts_with(word) && !"event:".starts_with(word) {
+            words.push(word);
+        }
+    }
+    (!words.is_empty()).then(|| words.join("\n"))
 }
 
 /// `text` without any of the secrets.

@@ -1,6 +1,6 @@
 //! Answers that fail on the way, in the forms in which servers tell it, and answers that end in odd ways.
 
-use crate::replay::play_body;
+use crate::replay::{play_body, play_chunks};
 
 const TEXT: &str = r#"{"choices":[{"index":0,"delta":{"content":"half"}}]}"#;
 const STOP: &str = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
@@ -268,4 +268,28 @@ fn an_event_that_is_too_big_is_told_in_a_sentence() {
         got.contains("server sent too much at once: a server-sent event has more than 33554432 bytes"),
         "{got}"
     );
+}
+
+#[test]
+fn a_success_that_is_no_answer_is_shown_in_its_own_words() {
+    for api in ["openai", "anthropic"] {
+        let got = play_body(api, "Service temporarily overloaded,\ntry later");
+        let want = "sent what is no answer: Service temporarily overloaded, try later";
+        assert!(got.starts_with("error protocol") && got.contains(want), "{got}");
+        let got = play_body(api, "data: Please come back\n\n");
+        assert!(got.starts_with("error protocol") && got.contains("no answer: Please come back"), "{got}");
+        let got = play_body(api, "data: <html>Please log in</html>\n\n");
+        assert!(got.starts_with("error configuration") && got.contains("web page"), "{got}");
+        let got = play_chunks(api, &[&[0x78, 0x9c, 0xcb, 0x48, 0x01, 0x02]]);
+        assert!(got.starts_with("error protocol") && got.contains("bytes that are no text"), "{got}");
+        // What was to be a stream was cut.
+        for cut in [": hi\n\n", "data", "event: x\ndata: {\"a", "id: 1\nretry: 5\n\n", ""] {
+            let got = play_body(api, cut);
+            assert!(got.contains("before its answer was finished"), "{cut}: {got}");
+        }
+        let frames = if api == "openai" { [TEXT, TEXT] } else { [START, BLOCK] };
+        let half = format!("{}some words", data(&frames));
+        let got = play_body(api, &half);
+        assert!(got.contains("before its answer was finished"), "{got}");
+    }
 }
