@@ -314,7 +314,9 @@ where
                 Poll::Ready(None) => this.close(),
                 Poll::Pending => {
                     ready!(this.idle.poll(cx));
-                    let silent = this.site.silent(this.idle.limit);
+                    let limit = this.idle.limit;
+                    let silent =
+                        if this.grown > 0 { this.site.dripping(limit) } else { this.site.silent(limit) };
                     this.close_or(silent)
                 }
             };
@@ -450,7 +452,9 @@ mod tests {
         let mut drip = vec![(Duration::ZERO, TEXT), (Duration::ZERO, "data: {\"x\":\"")];
         drip.extend(vec![(second, "a"); 1000]);
         let (_, error, took) = play(drip).await;
-        assert_eq!(error.unwrap().kind, ProviderErrorKind::Timeout);
+        let error = error.unwrap();
+        assert_eq!(error.kind, ProviderErrorKind::Timeout);
+        assert!(error.message.contains("not one whole line for 300s"), "{error}");
         assert!(took >= LIMIT && took < LIMIT + 2 * second, "{took:?}");
     }
 

@@ -195,6 +195,7 @@ impl Site {
         };
         let said = self.excerpt(words);
         let said = if said.is_empty() { self.excerpt(&told.kind) } else { said };
+        let said = if said.is_empty() { "no reason given".to_owned() } else { said };
         let broke = if kind == Kind::Authentication && lacks_credit(200, &told, words) {
             self.no_credit("", words)
         } else {
@@ -295,6 +296,13 @@ impl Site {
     /// Nothing came for too long.
     pub(crate) fn silent(&self, limit: Duration) -> ProviderError {
         let text = format!("{} at {} sent nothing for {limit:?}", self.name, self.address);
+        ProviderError::new(Kind::Timeout, text)
+    }
+
+    /// A few bytes came, and no line of them was ever whole.
+    pub(crate) fn dripping(&self, limit: Duration) -> ProviderError {
+        let text =
+            format!("{} at {} sent single bytes, not one whole line for {limit:?}", self.name, self.address);
         ProviderError::new(Kind::Timeout, text)
     }
 

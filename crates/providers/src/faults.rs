@@ -73,6 +73,8 @@ fn h_str_09_an_error_in_any_form_is_told_with_its_words() {
             );
         }
     }
+    let bare = play_body("openai", &format!("{}event: error\ndata:\n\n", data(&[TEXT])));
+    assert!(bare.contains("broke off its answer: no reason given"), "{bare}");
     // The last line may lack its end.
     let cut = play_body("openai", &format!("{}error: upstream", data(&[TEXT])));
     assert!(cut.contains("broke off its answer: upstream"), "{cut}");
