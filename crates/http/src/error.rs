@@ -15,6 +15,14 @@ pub enum HttpError {
         #[source]
         source: reqwest::Error,
     },
+    /// A proxy's address begins with a scheme that no proxy of ours has.
+    #[error(
+        "the proxy address in {variable} is not usable: it has to begin with http, https, socks4 or socks5"
+    )]
+    ProxyScheme {
+        /// The environment variable that holds it.
+        variable: &'static str,
+    },
     /// A file of certificates cannot be read.
     #[error("cannot read the certificates in {} (from {variable})", path.display())]
     Certificates {

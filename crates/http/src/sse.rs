@@ -30,7 +30,7 @@ pub struct SseDecoder {
 /// One event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SseEvent<'a> {
-    /// Its `event` field; empty if there was none.
+    /// Its `event` field; empty if there was none. `error` for a field of that name.
     pub name: &'a str,
     /// Its `data`, lines joined by LF. May be no UTF-8.
     pub data: &'a [u8],
@@ -43,6 +43,14 @@ enum Data {
     Line(Range<usize>),
     Joined(Vec<u8>),
 }
+
+/// A line that is an event by itself.
+struct Stray {
+    error: bool,
+    value: Range<usize>,
+}
+
+const ERROR: &str = "error";
 
 impl SseDecoder {
     /// A decoder that refuses events of more than `limit` bytes.
@@ -87,6 +95,14 @@ impl SseDecoder {
         }
         while let Some(line) = self.take_line() {
             self.bound(line.end)?;
+            if let Some(stray) = self.stray(&line) {
+                if matches!(self.data, Data::None) {
+                    return Ok(Some(self.take_stray(stray)));
+                }
+                // What came before it goes first; then this line is read once more.
+                self.line = line.start;
+                return Ok(Some(self.take_event()));
+            }
             if line.is_empty() && !matches!(self.data, Data::None) {
                 return Ok(Some(self.take_event()));
             }
@@ -100,13 +116,22 @@ impl SseDecoder {
     }
 
     /// What is left when the stream has ended. By the book an event without its blank line does not count; servers
-    /// that forget the last one are met in practice.
+    /// that forget the last one are met in practice. Call it until it gives none.
     pub fn finish(&mut self) -> Result<Option<SseEvent<'_>>, HttpError> {
         if self.line < self.buf.len() {
             let rest = self.line..self.buf.len();
-            self.line = self.buf.len();
             self.bound(rest.end)?;
-            self.read(rest);
+            match self.stray(&rest) {
+                Some(stray) if matches!(self.data, Data::None) => {
+                    self.line = self.buf.len();
+                    return Ok(Some(self.take_stray(stray)));
+                }
+                Some(_) => return Ok(Some(self.take_event())),
+                None => {
+                    self.line = self.buf.len();
+                    self.read(rest);
+                }
+            }
         }
         Ok((!matches!(self.data, Data::None)).then(|| self.take_event()))
     }
@@ -146,6 +171,28 @@ impl SseDecoder {
             line.start = 3.min(line.end);
         }
         Some(line)
+    }
+
+    /// What servers write into a stream without a field: a whole object on a line of its own, or a field `error`. The
+    /// book would have both skipped, and with them the only words that say what went wrong.
+    fn stray(&self, line: &Range<usize>) -> Option<Stray> {
+        let bytes = self.buf.get(line.clone())?;
+        let content = bytes.trim_ascii_end();
+        if content.starts_with(b"{\"") && content.ends_with(b"}") {
+            return Some(Stray { error: false, value: line.clone() });
+        }
+        let (name, _) = bytes.split_at_checked(ERROR.len())?;
+        let skip = name.eq_ignore_ascii_case(ERROR.as_bytes()).then(|| value_at(bytes, name))??;
+        let value = bytes.get(skip..)?.trim_ascii();
+        (!value.is_empty() && value != b"null")
+            .then_some(Stray { error: true, value: line.start + skip..line.end })
+    }
+
+    fn take_stray(&mut self, stray: Stray) -> SseEvent<'_> {
+        let name = std::mem::replace(&mut self.name, 0..0);
+        let name = std::str::from_utf8(self.buf.get(name).unwrap_or_default()).unwrap_or_default();
+        let name = if stray.error { ERROR } else { name };
+        SseEvent { name, data: self.buf.get(stray.value).unwrap_or_default() }
     }
 
     /// Takes one line that is not the end of an event.
@@ -216,7 +263,9 @@ mod tests {
                 out.push(own(event));
             }
         }
-        out.extend(decoder.finish().unwrap().map(own));
+        while let Some(event) = decoder.finish().unwrap() {
+            out.push(own(event));
+        }
         out
     }
 
@@ -229,6 +278,25 @@ mod tests {
         let text = "\u{FEFF}event: a\ndata: 1\n\n: comment\n\nid: 7\nretry: 3\ndata:2\r\ndata: 3\r\n\r\n\
                     event\rdata\r\rdataset: no\ndata:  x\n\nevent: lost\n\ndata: end";
         let want = [pair("a", "1"), pair("", "2\n3"), pair("", ""), pair("", " x"), pair("", "end")];
+        assert_eq!(all(&[text.as_bytes()]), want);
+        let bytes: Vec<&[u8]> = text.as_bytes().chunks(1).collect();
+        assert_eq!(all(&bytes), want);
+    }
+
+    #[test]
+    fn an_object_or_an_error_without_its_field_is_an_event() {
+        let text = "data: 1\n{\"a\":1}\r\nevent: n\n{\"b\":2} \n\nerror: x\nERROR:y\n\nerror:\nerrors: no\nerror\n\
+                    {\n\ndata: {\n\ndata: 2\n{\"c\":3}";
+        let want = [
+            pair("", "1"),
+            pair("", "{\"a\":1}"),
+            pair("n", "{\"b\":2} "),
+            pair("error", "x"),
+            pair("error", "y"),
+            pair("", "{"),
+            pair("", "2"),
+            pair("", "{\"c\":3}"),
+        ];
         assert_eq!(all(&[text.as_bytes()]), want);
         let bytes: Vec<&[u8]> = text.as_bytes().chunks(1).collect();
         assert_eq!(all(&bytes), want);
@@ -255,7 +323,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_cut_gives_the_same_events(
-            lines in prop::collection::vec("(data|event|id|): ?[a-zé𝄞 ]{0,6}|", 0..20),
+            lines in prop::collection::vec("(data|event|id|error|): ?[a-zé𝄞 ]{0,6}|[{]\"[a-z]{0,3}[}]|", 0..20),
             ends in prop::collection::vec(0..3usize, 20),
             cuts in prop::collection::vec(0..400usize, 0..8),
         ) {

@@ -20,6 +20,8 @@ pub struct Assembler {
     blocks: Vec<Kind>,
     /// The newest block of a kind in a slot: answers of very many blocks must not be searched through for each piece.
     newest: HashMap<(u32, Class), usize>,
+    /// The newest call of an id.
+    calls: HashMap<String, usize>,
     id: Option<String>,
     model: Option<String>,
     usage: UsageUpdate,
@@ -71,6 +73,8 @@ enum Kind {
 
 #[derive(Debug, Default)]
 struct Call {
+    /// Where it began.
+    slot: u32,
     id: String,
     name: String,
     /// All pieces, one after the other.
@@ -231,7 +235,7 @@ impl Assembler {
         let given = |text: &Option<String>| text.clone().filter(|t| !t.is_empty());
         let (new_id, new_name) = (given(&f.id), given(&f.name));
         let more = f.input.as_deref().unwrap_or_default();
-        if let Some(index) = self.newest(f.slot, Class::Tool)
+        if let Some(index) = self.call_of(f.slot, new_id.as_deref(), new_name.is_some())
             && let Some(Kind::Tool(call)) = self.blocks.get_mut(index)
         {
             // Some servers give each piece of a call an id of its own.
@@ -243,9 +247,12 @@ impl Assembler {
                 && is_whole_object(&call.input)
                 && (new_id.is_none() || call.is_followed_by(more));
             if !other_id && !next_call {
+                // Pieces that follow without an id belong where this one does.
+                self.newest.insert((f.slot, Class::Tool), index);
                 if let Some(new) = new_id
                     && call.id.is_empty()
                 {
+                    self.calls.insert(new.clone(), index);
                     call.id = new;
                 }
                 if let Some(new) = new_name
@@ -256,10 +263,37 @@ impl Assembler {
                 return call.push(more).then_some(Landed { index, opened: false });
             }
         }
-        let mut call =
-            Call { id: new_id.unwrap_or_default(), name: new_name.unwrap_or_default(), ..Call::default() };
+        let mut call = Call {
+            slot: f.slot,
+            id: new_id.unwrap_or_default(),
+            name: new_name.unwrap_or_default(),
+            ..Call::default()
+        };
         call.push(more);
+        if !call.id.is_empty() {
+            self.calls.insert(call.id.clone(), self.blocks.len());
+        }
         self.open(f.slot, Kind::Tool(call))
+    }
+
+    /// The call that a piece may belong to: where ids are known they say more than the slot, which may be one for all
+    /// calls or only a place in a list. A name under another slot begins a call, for some servers have one id for all.
+    fn call_of(&self, slot: u32, id: Option<&str>, named: bool) -> Option<usize> {
+        let here = self.newest(slot, Class::Tool);
+        let known = id.and_then(|id| self.calls.get(id)).copied();
+        let is_here = |index: usize| match self.blocks.get(index) {
+            Some(Kind::Tool(call)) => call.slot == slot,
+            _ => false,
+        };
+        let of_same_id = |index: usize| match self.blocks.get(index) {
+            Some(Kind::Tool(call)) => id == Some(call.id.as_str()),
+            _ => false,
+        };
+        match (here, known) {
+            (Some(here), _) if of_same_id(here) => Some(here),
+            (_, Some(known)) if !named || is_here(known) => Some(known),
+            _ => here,
+        }
     }
 }
 

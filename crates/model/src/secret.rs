@@ -1,6 +1,6 @@
 //! Values that must not be seen. Owns `Secret`, which shows nothing, and `Env`, which shows names only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -31,15 +31,17 @@ impl Secret {
             return text.to_owned();
         }
         let text = text.replace(key, HIDDEN);
-        key.split_whitespace()
-            .filter(|part| is_guarded(part))
-            .fold(text, |text, part| redact_parts(part, &text))
+        let parts = || key.split_whitespace();
+        let text = parts().filter(|part| has_runs(part)).fold(text, |text, part| redact_runs(part, &text));
+        parts().filter(|part| is_guarded(part)).fold(text, |text, part| redact_parts(part, &text))
     }
 }
 
 const HIDDEN: &str = "***";
 /// Of a shorter key no part is looked for: there are too many words like it.
 const SHORTEST: usize = 12;
+/// The shortest run out of a key's middle that is hidden.
+const RUN: usize = 8;
 /// The shortest beginning or end of a key that is hidden where it stands alone.
 const ALONE: usize = 6;
 /// The same where characters that mask the rest stand beside it.
@@ -48,6 +50,48 @@ const MASKED: usize = 4;
 /// An address is no key, and each other address begins like it.
 fn is_guarded(part: &str) -> bool {
     part.len() >= SHORTEST && part.is_ascii() && !part.contains("://")
+}
+
+fn has_runs(part: &str) -> bool {
+    part.len() >= RUN && part.is_ascii() && !part.contains("://")
+}
+
+/// `text` without the runs of characters that are in the key too, in either case, wherever they stand.
+fn redact_runs(key: &str, text: &str) -> String {
+    let lower = key.to_ascii_lowercase();
+    let known: HashSet<&[u8]> = lower.as_bytes().windows(RUN).collect();
+    let said = text.to_ascii_lowercase();
+    let mut out = String::with_capacity(text.len());
+    let (mut done, mut at) = (0, 0);
+    while let Some(window) = said.as_bytes().get(at..at + RUN) {
+        if !known.contains(window) {
+            at += 1;
+            continue;
+        }
+        let mut end = at + RUN;
+        while said.as_bytes().get(end + 1 - RUN..=end).is_some_and(|next| known.contains(next)) {
+            end += 1;
+        }
+        // What matches is ASCII, so that both ends are ends of characters.
+        if !text.get(at..end).is_none_or(is_words) {
+            out.push_str(text.get(done..at).unwrap_or_default());
+            out.push_str(HIDDEN);
+            // Stars that hide the rest of it say nothing more.
+            done = end + said.bytes().skip(end).take_while(|b| *b == b'*').count();
+        }
+        at = end.max(done);
+    }
+    out.push_str(text.get(done..).unwrap_or_default());
+    out
+}
+
+/// Short, and nothing in it that words do not have: no digit, and capitals only where words begin.
+fn is_words(run: &str) -> bool {
+    let begins = |at: usize| at == 0 || run.as_bytes().get(at - 1).is_some_and(|b| !b.is_ascii_alphabetic());
+    let shouted = !run.bytes().any(|b| b.is_ascii_lowercase());
+    let odd =
+        |(at, b): (usize, u8)| b.is_ascii_digit() || (b.is_ascii_uppercase() && !shouted && !begins(at));
+    run.len() < SHORTEST && !run.bytes().enumerate().any(odd)
 }
 
 fn redact_parts(key: &str, text: &str) -> String {
@@ -221,6 +265,21 @@ mod tests {
         ] {
             assert_eq!(Secret::new(key).redact(fine), fine, "{key}");
         }
+        for (said, want) in [
+            ("the middle ary-1234 is bad", "the middle *** is bad"),
+            ("keysk-canary-1234567890", "key***"),
+            ("keysk-canary-12345", "key***"),
+            ("SK-CANARY-1234567890", "***"),
+            ("ein Schlüssel: üary-12345ü", "ein Schlüssel: ü***ü"),
+        ] {
+            assert_eq!(key.redact(said), want);
+        }
+        let long = Secret::new("sk-CANARYabcdefghijklmnopqrstuvwxyz");
+        assert_eq!(long.redact("xx-cdefghijklmno-xx"), "xx-***-xx", "a long word is none");
+        assert_eq!(long.redact("canaryabc and a canary, ABCDEFGH"), "canaryabc and a canary, ABCDEFGH");
+        assert_eq!(long.redact("xRYabcdefx"), "x***x");
+        let short = Secret::new("a1b2c3d4");
+        assert_eq!(short.redact("key A1B2C3D4, or xa1b2c3d4x"), "key ***, or x***x");
         let bearer = Secret::new("Bearer abcdef0123456789");
         assert_eq!(bearer.redact("Bearer abcdef01***"), "Bearer ***");
     }

@@ -27,10 +27,11 @@ impl Address {
         let configuration = |text: String| ProviderError::new(ProviderErrorKind::Configuration, text);
         let base_url = base_url.trim();
         if base_url.is_empty() {
-            return Err(configuration(format!(
-                "the provider {:?} has no address of its own: give one with --base-url",
-                profile.name
-            )));
+            return Err(configuration(if profile.base_url.is_empty() {
+                format!("the provider {:?} has no address of its own: give one with --base-url", profile.name)
+            } else {
+                "the base URL is empty: give an address with --base-url, or leave it out".to_owned()
+            }));
         }
         let mut endpoint = match Url::parse(base_url) {
             Ok(url) if url.has_host() && matches!(url.scheme(), "http" | "https") => url,
@@ -113,6 +114,13 @@ mod tests {
             let error = Address::new(Profile::by_name("openai").unwrap(), bad).err().unwrap();
             assert!(error.message.contains("--base-url") && !error.message.contains("canary"), "{error}");
         }
+    }
+
+    #[test]
+    fn an_empty_address_is_told_apart_from_none() {
+        let refused = |name| Address::new(Profile::by_name(name).unwrap(), " ").err().unwrap().message;
+        assert!(refused("anthropic").contains("the base URL is empty"), "{}", refused("anthropic"));
+        assert!(refused("generic").contains("no address of its own"), "{}", refused("generic"));
     }
 
     #[test]

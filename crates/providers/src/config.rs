@@ -111,10 +111,15 @@ impl ProviderConfig {
         self
     }
 
-    /// Where requests go, for people: without user, password and query.
+    /// Where requests go, for people: without user, password and query, and without a key in the path.
     #[must_use]
     pub fn shown_address(&self) -> String {
-        Address::new(self.profile, &self.base_url).map(|a| a.shown().to_owned()).unwrap_or_default()
+        let address = Address::new(self.profile, &self.base_url);
+        let shown = address.map(|a| a.shown().to_owned()).unwrap_or_default();
+        self.key
+            .iter()
+            .chain(self.headers.iter().map(|(_, value)| value))
+            .fold(shown, |s, key| key.redact(&s))
     }
 
     /// Where requests go; an error if it is no address, or if a key is missing where none is served without.
@@ -193,6 +198,8 @@ mod tests {
         let c = config("anthropic", &[("ANTHROPIC_API_KEY", "sk-canary")])
             .with_base_url("http://u:sk-canary@h/?key=sk-canary")
             .with_header("x-more", Secret::new("sk-canary"));
+        let in_path = c.clone().with_base_url("http://h/sk-canary/v1").shown_address();
+        assert_eq!(in_path, "http://h/***/v1/messages");
         assert!(!format!("{c:?}").contains("canary"), "{c:?}");
     }
 }

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::address::Address;
 use crate::events::EventStream;
-use crate::failure::Site;
+use crate::failure::{Site, hide};
 use crate::frame::Decode;
 use crate::{Api, ProviderConfig};
 
@@ -51,9 +51,10 @@ impl Endpoint {
         Arc::new(Site {
             profile: self.config.profile,
             name: self.config.name.as_str().into(),
-            model: Arc::clone(model),
-            address: address.shown().into(),
-            path: address.path().into(),
+            // Some write the key where another thing belongs, and error texts repeat these.
+            model: hide(&self.secrets, model).into(),
+            address: hide(&self.secrets, address.shown()).into(),
+            path: hide(&self.secrets, address.path()).into(),
             has_key: self.config.key.is_some(),
             proxy: proxy_variable(&self.config.env, address.url().scheme() == "https"),
             secrets: Arc::clone(&self.secrets),
@@ -68,8 +69,10 @@ impl Endpoint {
         decoder: D,
     ) -> Result<ModelStream, ProviderError> {
         let response = self.post(&self.address, body, &site).await?;
+        let headers = response.headers().clone();
         let body = response.bytes_stream().boxed();
-        Ok(Box::pin(EventStream::new(body, decoder, site, self.config.idle_timeout)))
+        let events = EventStream::new(body, decoder, site, self.config.idle_timeout);
+        Ok(Box::pin(events.with_headers(headers)))
     }
 
     /// Posts and waits for the answer's head. An answer that is no success is an error.

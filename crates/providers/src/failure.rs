@@ -8,17 +8,20 @@ use std::time::Duration;
 
 use open_agent_model::{ProviderError, ProviderErrorKind as Kind, Secret};
 use reqwest::StatusCode;
-use reqwest::header::{HeaderMap, LOCATION};
+use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, LOCATION};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::flavour::Flavour;
-use crate::kind::{kind_of_status, kind_of_words};
-use crate::wire::Text;
+use crate::kind::{kind_of_status, kind_of_words, lacks_credit};
+use crate::wire::{Text, says_something};
 use crate::{Profile, wait};
 
 /// The most characters of a server's own words that an error repeats.
 const EXCERPT: usize = 500;
+
+/// The most bytes of an error that are searched for what they mean.
+const SEARCHED: usize = 64 << 10;
 
 /// Where a request went and what must not be repeated about it.
 #[derive(Clone)]
@@ -52,6 +55,20 @@ struct ErrorJson<'a> {
     #[serde(borrow)]
     detail: Option<&'a RawValue>,
     #[serde(borrow)]
+    errors: Option<&'a RawValue>,
+    #[serde(borrow)]
+    base_resp: Option<&'a RawValue>,
+    #[serde(borrow)]
+    msg: Text<'a>,
+    #[serde(borrow)]
+    error_msg: Text<'a>,
+    #[serde(borrow)]
+    status_msg: Text<'a>,
+    #[serde(borrow)]
+    error_code: Text<'a>,
+    #[serde(borrow)]
+    status_code: Text<'a>,
+    #[serde(borrow)]
     request_id: Text<'a>,
     #[serde(borrow)]
     metadata: Option<&'a RawValue>,
@@ -67,10 +84,18 @@ pub(crate) struct Told {
 }
 
 impl Site {
+    /// `text` without keys.
+    pub(crate) fn hide(&self, text: &str) -> String {
+        hide(&self.secrets, text)
+    }
+
     /// `text` without keys, on one line, and not longer than an excerpt.
     pub(crate) fn excerpt(&self, text: &str) -> String {
-        let clean = self.secrets.iter().fold(text.trim().to_owned(), |t, secret| secret.redact(&t));
-        let line = clean.split_whitespace().collect::<Vec<_>>().join(" ");
+        // Of a text of megabytes no more is looked at than can be shown. A key must not be cut, or its rest would be
+        // shown where it is short.
+        let longest = self.secrets.iter().map(|s| s.expose().len()).max().unwrap_or_default();
+        let line = one_line(text, EXCERPT * 2 + longest * 2);
+        let line = self.hide(&line);
         match line.char_indices().nth(EXCERPT) {
             Some((cut, _)) => format!("{}…", line.get(..cut).unwrap_or_default()),
             None => line,
@@ -84,6 +109,9 @@ impl Site {
         let words = if told.message.is_empty() { body.as_ref() } else { &told.message };
         let kind = kind_of_status(status, &told, words);
         let mut error = ProviderError::new(kind, self.sentence(kind, status, headers, words));
+        if kind == Kind::Authentication && lacks_credit(status.as_u16(), &told, words) {
+            error.message = self.no_credit(&format!(" ({})", status.as_u16()), words);
+        }
         error.status = Some(status.as_u16());
         error.request_id = ["request-id", "x-request-id", "x-amzn-requestid", "cf-ray"]
             .iter()
@@ -103,14 +131,14 @@ impl Site {
                 self.address
             );
         }
-        let said = if looks_like_html(words) {
-            "answered with a web page, not JSON; is --base-url right?".to_owned()
-        } else if words.trim().is_empty() {
-            status.canonical_reason().unwrap_or("no reason given").to_owned()
-        } else {
-            self.excerpt(words)
-        };
+        let said = self.said(status, words);
         match kind {
+            _ if code == 407 => {
+                let proxy = self.proxy.map(|variable| format!(" in {variable}")).unwrap_or_default();
+                format!(
+                    "the proxy before {name} wants a login ({code}): {said}; put user and password into its address{proxy}"
+                )
+            }
             Kind::Authentication if self.has_key => {
                 format!("{name} does not accept the key ({code}): {said}; check {}", self.key_names())
             }
@@ -128,6 +156,25 @@ impl Site {
         }
     }
 
+    fn no_credit(&self, code: &str, words: &str) -> String {
+        let said = self.said(StatusCode::PAYMENT_REQUIRED, words);
+        format!(
+            "{}: the account has no credit{code}: {said}; top it up, or use a key of another account",
+            self.name
+        )
+    }
+
+    /// The server's own words, or what stands for them.
+    fn said(&self, status: StatusCode, words: &str) -> String {
+        if looks_like_html(words) {
+            "answered with a web page, not JSON; is --base-url right?".to_owned()
+        } else if words.trim().is_empty() {
+            status.canonical_reason().unwrap_or("no reason given").to_owned()
+        } else {
+            self.excerpt(words)
+        }
+    }
+
     fn key_names(&self) -> String {
         let mut names = self.profile.key_variables.join(" or ");
         names.push_str(" (or CODEANY_API_KEY)");
@@ -139,6 +186,7 @@ impl Site {
         let text = String::from_utf8_lossy(data);
         let told = Told::read(&text);
         let words = if told.message.is_empty() { text.as_ref() } else { &told.message };
+        let words = beginning(words);
         let status = told.code.parse().ok().and_then(|code| StatusCode::from_u16(code).ok());
         let status = status.filter(|s| s.is_client_error() || s.is_server_error());
         let kind = match status {
@@ -147,10 +195,16 @@ impl Site {
         };
         let said = self.excerpt(words);
         let said = if said.is_empty() { self.excerpt(&told.kind) } else { said };
-        let mut error = ProviderError::new(kind, format!("{} broke off its answer: {said}", self.name));
+        let said = if said.is_empty() { "no reason given".to_owned() } else { said };
+        let broke = if kind == Kind::Authentication && lacks_credit(200, &told, words) {
+            self.no_credit("", words)
+        } else {
+            format!("{} broke off its answer: {said}", self.name)
+        };
+        let mut error = ProviderError::new(kind, broke);
         error.status = status.map(|s| s.as_u16());
         error.request_id = told.request_id.as_deref().map(|id| self.excerpt(id));
-        error.retry_after = wait::from_body(&text);
+        error.retry_after = wait::from_body(beginning(&text));
         error
     }
 
@@ -165,6 +219,9 @@ impl Site {
                 _ if cause.contains("certificate") => {
                     "does a proxy sign for it? Name its certificate in SSL_CERT_FILE or NODE_EXTRA_CA_CERTS"
                         .to_owned()
+                }
+                Some(variable) if chain(&error).contains("proxy authorization required") => {
+                    format!("the proxy in {variable} wants a login: put user and password into its address")
                 }
                 Some(variable) => {
                     format!("is the proxy in {variable} running, and are both addresses right?")
@@ -191,6 +248,27 @@ impl Site {
         ProviderError::new(Kind::Connection, text)
     }
 
+    /// The answer was over and nothing was finished. `head` is its beginning: if that is no event stream at all, it says
+    /// what the server meant.
+    pub(crate) fn no_answer(&self, headers: &HeaderMap, head: &[u8]) -> ProviderError {
+        let Some(words) = words_of(head) else { return self.unfinished() };
+        let header = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+        let mut what = "what is no answer".to_owned();
+        for (name, value) in [("content type", header(CONTENT_TYPE)), ("encoding", header(CONTENT_ENCODING))]
+        {
+            if let Some(value) = value {
+                what.push_str(&format!(", {name} {}", self.excerpt(value)));
+            }
+        }
+        if words.chars().any(|c| c == char::REPLACEMENT_CHARACTER || (c.is_control() && !c.is_whitespace())) {
+            return ProviderError::new(
+                Kind::Protocol,
+                format!("{} sent {what}: bytes that are no text", self.name),
+            );
+        }
+        self.senseless(&what, words.as_bytes())
+    }
+
     /// The server said that its answer is over, and there was none.
     pub(crate) fn empty(&self) -> ProviderError {
         let text = format!("{} ended its answer before it began: the answer was empty", self.name);
@@ -208,7 +286,7 @@ impl Site {
                     self.address,
                     flavour.as_str(),
                     self.profile.api.as_str(),
-                    flavour.advice()
+                    flavour.advice(self.profile)
                 );
                 Err(ProviderError::new(Kind::Configuration, text))
             }
@@ -218,6 +296,13 @@ impl Site {
     /// Nothing came for too long.
     pub(crate) fn silent(&self, limit: Duration) -> ProviderError {
         let text = format!("{} at {} sent nothing for {limit:?}", self.name, self.address);
+        ProviderError::new(Kind::Timeout, text)
+    }
+
+    /// A few bytes came, and no line of them was ever whole.
+    pub(crate) fn dripping(&self, limit: Duration) -> ProviderError {
+        let text =
+            format!("{} at {} sent single bytes, not one whole line for {limit:?}", self.name, self.address);
         ProviderError::new(Kind::Timeout, text)
     }
 
@@ -238,6 +323,11 @@ impl Site {
         ProviderError::new(Kind::Protocol, format!("{} sent {what}: {}", self.name, self.excerpt(&text)))
     }
 
+    /// There is more than any answer has.
+    pub(crate) fn too_much(&self, what: &str) -> ProviderError {
+        ProviderError::new(Kind::Protocol, format!("{} sent {what}", self.name))
+    }
+
     fn caused<E: Error + Send + Sync + 'static>(&self, kind: Kind, text: String, error: E) -> ProviderError {
         // The chain's texts are ours and the system's, but a server may have a word in them.
         let chain = self.excerpt(&chain(&error));
@@ -251,6 +341,59 @@ impl Site {
         }
         self.excerpt(&last.to_string())
     }
+}
+
+/// The words of a body that is no event stream, without the fields of one. `None` where it is one, or was to be: nothing
+/// but comments, or data that begins as JSON does.
+fn words_of(head: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(head);
+    // A character that was cut at the end is no sign of binary data.
+    let text = text.trim_end_matches(char::REPLACEMENT_CHARACTER);
+    let mut words = Vec::new();
+    for line in text.lines() {
+        let field = |name: &str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(':'));
+        if line.starts_with(':') || field("event") || field("id") || field("retry") || line.trim().is_empty()
+        {
+            continue;
+        }
+        let word = if field("data") { line.get(5..).unwrap_or_default().trim() } else { line };
+        if word.starts_with(['{', '[']) {
+            return None;
+        }
+        // Half a field's name, where the stream was cut, is no word of anybody.
+        if !"data:".starts_with(word) && !"event:".starts_with(word) {
+            words.push(word);
+        }
+    }
+    (!words.is_empty()).then(|| words.join("\n"))
+}
+
+/// `text` without any of the secrets.
+pub(crate) fn hide(secrets: &[Secret], text: &str) -> String {
+    secrets.iter().fold(text.to_owned(), |text, secret| secret.redact(&text))
+}
+
+fn beginning(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(SEARCHED)).unwrap_or(text)
+}
+
+/// The first `limit` characters, at least, of `text` without its line ends and indents.
+fn one_line(text: &str, limit: usize) -> String {
+    let mut line = String::new();
+    let mut left = limit;
+    for word in text.split_whitespace() {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        let end = word.char_indices().nth(left).map_or(word.len(), |(end, _)| end);
+        let word = word.get(..end).unwrap_or_default();
+        line.push_str(word);
+        left = left.saturating_sub(word.chars().count() + 1);
+        if left == 0 {
+            break;
+        }
+    }
+    line
 }
 
 /// A cause as text: the libraries' own error values show addresses in `Debug`.
@@ -285,13 +428,19 @@ impl Told {
 
     fn read_json(json: &str, depth: u8) -> Option<Self> {
         let outer: ErrorJson<'_> = serde_json::from_str(json).ok()?;
+        let first = |texts: [Text<'_>; 4]| texts.into_iter().find_map(Text::some).unwrap_or_default();
         let mut told = Self {
-            message: outer.message.0.into_owned(),
+            message: first([outer.message, outer.msg, outer.error_msg, outer.status_msg]),
             kind: outer.kind.0.into_owned(),
-            code: if outer.code.is_empty() { outer.status.0 } else { outer.code.0 }.into_owned(),
+            code: first([outer.code, outer.error_code, outer.status_code, outer.status]),
             request_id: outer.request_id.some(),
         };
-        if let Some(inner) = outer.error.map(RawValue::get) {
+        let inner = [outer.error, outer.errors, outer.base_resp];
+        let inner = inner.into_iter().flatten().find(|inner| says_something(inner)).map(RawValue::get);
+        // Where there are several, the first one is told.
+        let list = inner.and_then(|list| serde_json::from_str::<Vec<&RawValue>>(list).ok());
+        let inner = list.and_then(|list| list.first().copied()).map(RawValue::get).or(inner);
+        if let Some(inner) = inner {
             match serde_json::from_str::<String>(inner) {
                 Ok(text) => told.message = text,
                 Err(_) if depth > 0 => {
@@ -331,8 +480,14 @@ fn cause(said: &str) -> &'static str {
     }
 }
 
+/// Markup that is for people. Other XML is an error in words as good as any.
 pub(crate) fn looks_like_html(text: &str) -> bool {
-    text.trim_start().starts_with('<')
+    let text = text.trim_start();
+    let begins = |with: &str| text.get(..with.len()).is_some_and(|head| head.eq_ignore_ascii_case(with));
+    let xml = begins("<?xml");
+    let page = || text.to_ascii_lowercase().contains("<html");
+    text.starts_with('<')
+        && if xml { page() } else { !begins("<error") && !begins("<fault") && !begins("<soap") }
 }
 
 #[cfg(test)]
@@ -422,6 +577,17 @@ mod tests {
     }
 
     #[test]
+    fn no_more_of_a_text_is_looked_at_than_can_be_shown() {
+        assert_eq!(one_line(" a  b\n c ", 100), "a b c");
+        assert_eq!(one_line(&"é".repeat(1 << 20), 7), "é".repeat(7));
+        assert!(one_line(&"ab \n ".repeat(1 << 20), 100).len() <= 110);
+        let key = Secret::new("k1".repeat(600));
+        let site = Site { secrets: Arc::new([key.clone()]), ..site() };
+        let shown = site.excerpt(&format!("{} {}", "a".repeat(490), key.expose()));
+        assert!(shown.ends_with(" ***"), "{shown}");
+    }
+
+    #[test]
     fn h_prv_05_texts_name_provider_model_path_and_cause() {
         let error = refused(404, r#"{"error":{"message":"model: m"}}"#);
         for word in ["anthropic", "\"m\"", "/v1/messages", "Anthropic Messages API", "404"] {
@@ -429,6 +595,58 @@ mod tests {
         }
         let error = refused(400, r#"{"error":{"message":"m does not support tools"}}"#);
         assert!(error.message.contains("may not take tools"), "{error}");
+    }
+
+    #[test]
+    fn an_account_without_credit_is_told_so() {
+        let balance = r#"{"error":{"message":"Insufficient Balance"}}"#;
+        let quota = r#"{"error":{"message":"You exceeded your quota","code":"insufficient_quota"}}"#;
+        let low = r#"{"error":{"type":"invalid_request_error","message":"Your credit balance is too low"}}"#;
+        for (status, body) in
+            [(402, balance), (402, ""), (429, quota), (429, balance), (400, low), (403, balance)]
+        {
+            let error = refused(status, body);
+            assert_eq!(error.kind, Kind::Authentication, "{status} {body}");
+            assert!(error.message.contains("the account has no credit"), "{error}");
+            assert!(!error.message.contains("does not accept the key"), "{error}");
+            assert!(error.message.contains(&status.to_string()), "{error}");
+        }
+        let error = site().in_stream(balance.as_bytes());
+        assert_eq!(error.kind, Kind::Authentication);
+        assert!(error.message.contains("no credit: Insufficient Balance"), "{error}");
+        // A quota of a minute comes back.
+        let minute = r#"{"error":{"message":"You exceeded your current quota","code":429}}"#;
+        assert_eq!(refused(429, minute).kind, Kind::RateLimited);
+    }
+
+    #[test]
+    fn a_proxy_that_wants_a_login_is_told_so() {
+        let proxied = Site { proxy: Some("http_proxy"), ..site() };
+        let status = StatusCode::PROXY_AUTHENTICATION_REQUIRED;
+        let error = proxied.refused(status, &HeaderMap::new(), b"");
+        assert_eq!(error.kind, Kind::Configuration);
+        for word in ["proxy", "wants a login (407)", "http_proxy"] {
+            assert!(error.message.contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn only_markup_for_people_is_a_web_page() {
+        let denied = "<?xml version=\"1.0\"?><Error><Code>AccessDenied</Code><Message>No</Message></Error>";
+        for words in [denied, "<Error><Code>AccessDenied</Code></Error>"] {
+            let error = refused(403, words);
+            assert!(!error.message.contains("web page") && error.message.contains("AccessDenied"), "{error}");
+        }
+        for page in [
+            "<html>",
+            " <!DOCTYPE html><html>",
+            "<?xml version='1.0'?>\n<!DOCTYPE html><HTML>",
+            "<head>",
+            "<é",
+        ] {
+            assert!(looks_like_html(page), "{page}");
+        }
+        assert!(!looks_like_html("a <html>"));
     }
 
     #[test]

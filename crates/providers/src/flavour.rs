@@ -4,8 +4,8 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::Api;
 use crate::wire::{Objects, Text};
+use crate::{Api, Profile};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flavour {
@@ -92,7 +92,14 @@ impl Flavour {
         }
     }
 
-    pub(crate) fn advice(self) -> &'static str {
+    /// What to set, without what is set already.
+    pub(crate) fn advice(self, profile: &Profile) -> &'static str {
+        let advice = self.full_advice();
+        let set = advice.strip_prefix("--provider ").and_then(|rest| rest.strip_prefix(profile.name));
+        set.and_then(|rest| rest.strip_prefix(" and ")).unwrap_or(advice)
+    }
+
+    fn full_advice(self) -> &'static str {
         match self {
             Self::Messages => "--provider anthropic, or --base-url to an address with chat completions",
             Self::ChatCompletions => {
@@ -106,5 +113,25 @@ impl Flavour {
                 "--provider generic and --base-url to its OpenAI-compatible address, which ends in /v1beta/openai"
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_advice_repeats_what_is_set() {
+        let advice = |flavour: Flavour, name| flavour.advice(Profile::by_name(name).unwrap());
+        for (flavour, own) in [
+            (Flavour::TextCompletions, "generic"),
+            (Flavour::Responses, "generic"),
+            (Flavour::Gemini, "generic"),
+            (Flavour::Ollama, "ollama"),
+        ] {
+            assert!(advice(flavour, own).starts_with("--base-url"), "{}", advice(flavour, own));
+            assert!(advice(flavour, "openai").starts_with(&format!("--provider {own} and --base-url")));
+        }
+        assert!(advice(Flavour::ChatCompletions, "anthropic").starts_with("--provider generic, or"));
     }
 }

@@ -7,7 +7,7 @@ use open_agent_model::{ModelEvent, ProviderError};
 
 use crate::failure::Site;
 use crate::halves::Halves;
-use crate::wire;
+use crate::{inband, wire};
 
 pub(crate) type Queue = VecDeque<ModelEvent>;
 
@@ -42,6 +42,9 @@ impl<D: Decode> Reader<'_, D> {
         let data = data.trim_ascii();
         if !data.starts_with(b"{") {
             if !self.decoder.word(data, self.out) {
+                if let Some(error) = inband::of_word(name, data) {
+                    return Err(self.site.in_stream(error));
+                }
                 tracing::debug!(name, "an event without a JSON object is skipped");
             }
             return Ok(());
@@ -54,6 +57,7 @@ impl<D: Decode> Reader<'_, D> {
                 tracing::debug!(name, "an event of an unknown shape is skipped");
                 Ok(())
             }
+            None if name == "error" => Err(self.site.in_stream(data)),
             None => Err(self.site.senseless("broken JSON", data)),
         }
     }

@@ -11,14 +11,14 @@ pub(crate) fn kind_of_status(status: StatusCode, told: &Told, words: &str) -> Ki
         return Kind::ContextOverflow;
     }
     match status.as_u16() {
+        _ if lacks_credit(status.as_u16(), told, words) => Kind::Authentication,
         300..=399 => Kind::Configuration,
         401..=403 => Kind::Authentication,
+        407 => Kind::Configuration,
         404 | 405 | 410 => Kind::NotFound,
         // 522 and 524: a proxy that waited in vain for the server behind it.
         408 | 504 | 522 | 524 => Kind::Timeout,
         413 => Kind::ContextOverflow,
-        // An account without credit stays one, however long we wait.
-        429 if told.code == "insufficient_quota" || told.kind == "insufficient_quota" => Kind::Authentication,
         429 => Kind::RateLimited,
         425 | 503 | 529 => Kind::Overloaded,
         // A proxy's words for a server that it does not reach.
@@ -28,17 +28,32 @@ pub(crate) fn kind_of_status(status: StatusCode, told: &Told, words: &str) -> Ki
     }
 }
 
+/// An account without credit stays one, however long we wait.
+pub(crate) fn lacks_credit(status: u16, told: &Told, words: &str) -> bool {
+    let names = [told.kind.as_str(), told.code.as_str()];
+    let named =
+        names.iter().any(|n| matches!(*n, "insufficient_quota" | "insufficient_balance" | "billing_error"));
+    let lower = words.to_ascii_lowercase();
+    // No server whose own credit is gone fails with these statuses for long.
+    let may = !(500..=599).contains(&status);
+    status == 402 || named || (may && CREDIT.iter().any(|phrase| lower.contains(phrase)))
+}
+
+/// How vendors say that an account has no credit. A quota that is used up may be one of a minute.
+const CREDIT: &[&str] = &["insufficient balance", "insufficient credit", "credit balance is too low"];
+
 pub(crate) fn kind_of_words(told: &Told, words: &str) -> Option<Kind> {
     if is_overflow(told, words) {
         return Some(Kind::ContextOverflow);
+    }
+    if lacks_credit(200, told, words) {
+        return Some(Kind::Authentication);
     }
     [told.kind.as_str(), told.code.as_str()].into_iter().find_map(|word| {
         Some(match word {
             "overloaded_error" | "overloaded" | "UNAVAILABLE" => Kind::Overloaded,
             "rate_limit_error" | "rate_limit_exceeded" | "RESOURCE_EXHAUSTED" => Kind::RateLimited,
-            "authentication_error" | "permission_error" | "billing_error" | "insufficient_quota" => {
-                Kind::Authentication
-            }
+            "authentication_error" | "permission_error" => Kind::Authentication,
             "not_found_error" => Kind::NotFound,
             "invalid_request_error" => Kind::InvalidRequest,
             "request_too_large" => Kind::ContextOverflow,

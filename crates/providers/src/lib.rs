@@ -8,9 +8,12 @@ mod config;
 mod endpoint;
 mod events;
 mod failure;
+#[cfg(test)]
+mod faults;
 mod flavour;
 mod frame;
 mod halves;
+mod inband;
 mod kind;
 mod name;
 #[cfg(test)]

@@ -16,16 +16,19 @@ pub(crate) fn from_headers(headers: &HeaderMap) -> Option<Duration> {
             return Some(wait);
         }
     }
-    let after = text(RETRY_AFTER)?;
-    if let Ok(number) = after.parse::<f64>() {
-        return seconds(number);
-    }
-    if let Some(wait) = delay(after, 1.0) {
-        return Some(wait);
-    }
-    let until = httpdate::parse_http_date(after).ok()?;
-    let now = text(DATE).and_then(|d| httpdate::parse_http_date(d).ok()).unwrap_or_else(SystemTime::now);
-    Some(until.duration_since(now).unwrap_or_default())
+    let now = || text(DATE).and_then(|d| httpdate::parse_http_date(d).ok()).unwrap_or_else(SystemTime::now);
+    let after = |text: &str| {
+        if let Ok(number) = text.parse::<f64>() {
+            return seconds(number);
+        }
+        delay(text, 1.0).or_else(|| {
+            let until = httpdate::parse_http_date(text).ok()?;
+            Some(until.duration_since(now()).unwrap_or_default())
+        })
+    };
+    // A proxy may add its own to the server's: the longer one serves both.
+    let all = headers.get_all(RETRY_AFTER).iter().filter_map(|v| v.to_str().ok());
+    all.filter_map(|text| after(text.trim())).max()
 }
 
 /// Phrases after which vendors write a delay in an error's text, and fields in which they put one.
@@ -118,6 +121,12 @@ mod tests {
         assert_eq!(of(&[("retry-after", "-1")]), None);
         assert_eq!(of(&[("retry-after", "inf")]), Some(31_622_400_000));
         assert_eq!(of(&[]), None);
+        for (first, second) in [("5", "60"), ("60", "5"), ("soon", "60"), ("60", "-1")] {
+            let mut two = HeaderMap::new();
+            two.append(RETRY_AFTER, first.parse().unwrap());
+            two.append(RETRY_AFTER, second.parse().unwrap());
+            assert_eq!(from_headers(&two), Some(Duration::from_secs(60)), "{first} {second}");
+        }
     }
 
     #[test]

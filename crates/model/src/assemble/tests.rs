@@ -222,3 +222,46 @@ fn a_repeated_piece_is_not_shown_again() {
     assert!(a.push(&fragment(0, "c", "Read", "{\"a\":1}")).is_some_and(|l| l.opened));
     assert_eq!(a.push(&fragment(0, "c", "Read", "{\"a\":1}")), None);
 }
+
+#[test]
+fn h_str_03_a_known_id_says_more_than_the_index() {
+    let done = |mut events: Vec<ModelEvent>| {
+        events.push(ModelEvent::Stop(StopReason::ToolUse));
+        calls(&run(&events).unwrap())
+    };
+    let (a, b) = (call("a", "Read", "{\"x\":1}"), call("b", "Glob", "{\"y\":2}"));
+    let want = [a, b];
+    let open = [fragment(0, "a", "Read", ""), fragment(0, "b", "Glob", "")];
+    for more in [
+        vec![fragment(0, "a", "", "{\"x\":1}"), fragment(0, "b", "", "{\"y\":2}")],
+        vec![fragment(0, "b", "", "{\"y\":2}"), fragment(0, "a", "", "{\"x\":1}")],
+        // Without an id they go on where the last piece was.
+        vec![
+            fragment(0, "a", "", "{\"x\""),
+            fragment(0, "", "", ":1}"),
+            fragment(0, "b", "", "{\"y\""),
+            fragment(0, "", "", ":2}"),
+        ],
+        vec![fragment(0, "a", "Read", "{\"x\":1}"), fragment(0, "b", "Glob", "{\"y\":2}")],
+        vec![
+            fragment(0, "a", "", "{\"x\""),
+            fragment(0, "b", "", "{\"y\":"),
+            fragment(0, "a", "", ":1}"),
+            fragment(0, "b", "", "2}"),
+        ],
+    ] {
+        assert_eq!(done([&open[..], &more].concat()), want, "{more:?}");
+    }
+    // No index at all: the decoder counts within one frame.
+    let places = [fragment(0, "a", "Read", ""), fragment(1, "b", "Glob", "")];
+    let more = [fragment(0, "b", "", "{\"y\":2}"), fragment(0, "a", "", "{\"x\":1}")];
+    assert_eq!(done([&places[..], &more].concat()), want);
+    // One id for all calls: then the index tells them apart.
+    let same = done(vec![
+        fragment(0, "a", "Read", ""),
+        fragment(1, "a", "Glob", ""),
+        fragment(0, "a", "", "{\"x\":1}"),
+        fragment(1, "a", "", "{\"y\":2}"),
+    ]);
+    assert_eq!(same, [call("a", "Read", "{\"x\":1}"), call("a", "Glob", "{\"y\":2}")]);
+}

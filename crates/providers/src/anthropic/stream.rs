@@ -1,14 +1,16 @@
 //! Frames of the Messages API into events. Owns what a frame means; the assembler makes a message of the events.
 //! Unknown blocks are kept whole, unknown events and deltas are skipped.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use open_agent_model::{ModelEvent, RawJson, StopReason, ToolFragment, UsageUpdate};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::failure::Site;
 use crate::frame::{Decode, Queue, Read, is_json};
+use crate::inband;
 use crate::wire::{Fields, Many, Maybe, Num, Text, object, plain, says_something};
 
 pub(crate) struct Decoder {
@@ -17,6 +19,8 @@ pub(crate) struct Decoder {
     open: Vec<Open>,
     /// Events from the start of the first unknown block that is open: blocks keep their order.
     held: Queue,
+    /// Blocks that came with the message's start: they count only if none follows.
+    early: Vec<String>,
     /// A word of this API has come.
     begun: bool,
     stopped: bool,
@@ -120,7 +124,7 @@ struct Whole<'a> {
     #[serde(borrow)]
     model: Text<'a>,
     #[serde(borrow)]
-    content: Many<&'a RawValue>,
+    content: Content<'a>,
     #[serde(borrow)]
     stop_reason: Text<'a>,
     #[serde(borrow)]
@@ -130,20 +134,46 @@ struct Whole<'a> {
     usage: Maybe<Usage>,
 }
 
+/// A list of blocks, one block, or only its text.
+#[derive(Default)]
+struct Content<'a>(Vec<Cow<'a, str>>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let raw = <&RawValue>::deserialize(d)?;
+        let text = raw.get();
+        Ok(Self(match text.as_bytes().first() {
+            Some(b'"') if text == "\"\"" => Vec::new(),
+            Some(b'"') => vec![object([("type", "\"text\""), ("text", text)]).into()],
+            Some(b'{') => vec![text.into()],
+            _ => {
+                let Many(blocks) = serde_json::from_str::<Many<&RawValue>>(text).unwrap_or_default();
+                blocks.into_iter().map(|block| block.get().into()).collect()
+            }
+        }))
+    }
+}
+
 impl Decoder {
     pub(crate) fn new(site: Arc<Site>) -> Self {
         let (open, held) = (Vec::new(), Queue::new());
-        Self { site, open, held, begun: false, stopped: false, ended: false }
+        Self { site, open, held, early: Vec::new(), begun: false, stopped: false, ended: false }
     }
 
     fn start(&mut self, json: &str, out: &mut Queue) {
         match serde_json::from_str::<Whole<'_>>(json) {
             Ok(message) => {
-                out.push_back(ModelEvent::Start { id: message.id.some(), model: message.model.some() });
+                out.push_back(self.begin(message.id, message.model));
                 out.extend(message.usage.0.map(|u| ModelEvent::Usage(u.update())));
+                self.early = message.content.0.into_iter().map(Cow::into_owned).collect();
             }
             Err(_) => again(json, |plain| self.start(plain, out)),
         }
+    }
+
+    fn begin(&self, id: Text<'_>, model: Text<'_>) -> ModelEvent {
+        let hidden = |text: Text<'_>| text.some().map(|text| self.site.hide(&text));
+        ModelEvent::Start { id: hidden(id), model: hidden(model) }
     }
 
     fn block_start(&mut self, slot: u32, json: &str, out: &mut Queue) {
@@ -233,7 +263,16 @@ impl Decoder {
         }
     }
 
+    fn blocks<'b>(&mut self, blocks: impl Iterator<Item = &'b str>, out: &mut Queue) {
+        for (slot, raw) in (0..).zip(blocks) {
+            self.block_start(slot, raw, out);
+            self.block_stop(slot, out);
+        }
+    }
+
     fn release_all(&mut self, out: &mut Queue) {
+        let early = std::mem::take(&mut self.early);
+        self.blocks(early.iter().map(String::as_str), out);
         while let Some(slot) = self.open.first().map(|o| o.slot) {
             self.release(slot, out);
         }
@@ -250,7 +289,7 @@ impl Decoder {
             "pause_turn" => StopReason::PauseTurn,
             "refusal" => StopReason::Refusal,
             "model_context_window_exceeded" => StopReason::ContextWindowExceeded,
-            other => StopReason::Other(other.to_owned()),
+            other => StopReason::Other(self.site.hide(other)),
         };
         self.stopped = true;
         out.push_back(ModelEvent::Stop(reason));
@@ -269,11 +308,13 @@ impl Decode for Decoder {
         match kind {
             "content_block_delta" => {
                 if let Some(delta) = frame.delta.0 {
+                    self.early.clear();
                     self.delta(slot, delta, out);
                 }
             }
             "content_block_start" => {
                 if let Some(raw) = frame.content_block {
+                    self.early.clear();
                     self.block_start(slot, raw.get(), out);
                 }
             }
@@ -303,6 +344,11 @@ impl Decode for Decoder {
             }
             other => {
                 self.begun = begun;
+                // Only what has no type of its own, or one that says so: other types may come to be.
+                let may_fail = frame.kind.is_empty() || frame.kind.as_str().contains("error");
+                if may_fail && inband::is_error(json) {
+                    return Ok(Err(self.site.in_stream(json)));
+                }
                 tracing::debug!(kind = other, "an event of an unknown type is skipped");
                 return Ok(if begun { Ok(()) } else { self.site.not_foreign(json) });
             }
@@ -316,13 +362,13 @@ impl Decode for Decoder {
             return Ok(Err(self.site.in_stream(json)));
         }
         if message.stop_reason.is_empty() && message.content.0.is_empty() {
+            if inband::is_error(json) {
+                return Ok(Err(self.site.in_stream(json)));
+            }
             return Ok(Err(self.site.senseless("an answer without a message", json)));
         }
-        out.push_back(ModelEvent::Start { id: message.id.some(), model: message.model.some() });
-        for (slot, raw) in (0..).zip(message.content.0) {
-            self.block_start(slot, raw.get(), out);
-            self.block_stop(slot, out);
-        }
+        out.push_back(self.begin(message.id, message.model));
+        self.blocks(message.content.0.iter().map(Cow::as_ref), out);
         out.extend(message.usage.0.map(|u| ModelEvent::Usage(u.update())));
         self.stop(message.stop_reason, &message.stop_sequence, out);
         out.push_back(ModelEvent::End);

@@ -4,14 +4,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use open_agent_model::{ModelEvent, RawJson, StopReason, ToolFragment, UsageUpdate};
+use open_agent_model::{ModelEvent, ProviderError, RawJson, StopReason, ToolFragment, UsageUpdate};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::details::Details;
 use crate::failure::Site;
 use crate::frame::{Decode, Queue, Read};
-use crate::wire::{Many, Maybe, Num, Objects, Parts, Text, says_something};
+use crate::inband;
+use crate::wire::{Many, Maybe, Num, Objects, Parts, Text, object, says_something};
 
 /// Finish reasons by which a server or router says that the answer failed.
 const FAILED: &[&str] = &["error", "abort", "cancelled"];
@@ -32,6 +33,10 @@ pub(crate) struct Decoder {
     thinking_open: bool,
     text_open: bool,
     calls: BTreeSet<u32>,
+    /// All that came in pieces, to compare with a message that comes whole at the end.
+    thought: String,
+    text: String,
+    called: bool,
     details: Details,
     /// The model declined in words; the reason for its stop does not say so.
     refused: bool,
@@ -56,11 +61,6 @@ struct Chunk<'a> {
     usage: Maybe<Usage>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
-    /// Of an error that is not wrapped.
-    #[serde(borrow)]
-    message: Option<&'a RawValue>,
-    #[serde(borrow)]
-    object: Text<'a>,
 }
 
 #[derive(Default, Deserialize)]
@@ -74,6 +74,9 @@ struct Choice<'a> {
     message: Maybe<Delta<'a>>,
     #[serde(borrow)]
     finish_reason: Text<'a>,
+    /// Of a router whose host failed.
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
@@ -120,6 +123,9 @@ struct Function<'a> {
 struct Usage {
     prompt_tokens: Num,
     completion_tokens: Num,
+    /// The same by the names of the Messages API, as some gateways have it.
+    input_tokens: Num,
+    output_tokens: Num,
     prompt_tokens_details: Maybe<PromptDetails>,
     prompt_cache_hit_tokens: Num,
 }
@@ -144,6 +150,9 @@ impl Decoder {
             thinking_open: false,
             text_open: false,
             calls: BTreeSet::new(),
+            thought: String::new(),
+            text: String::new(),
+            called: false,
             details: Details::default(),
             refused: false,
         }
@@ -154,20 +163,45 @@ impl Decoder {
         if news {
             self.id_told |= !chunk.id.is_empty();
             self.model_told |= !chunk.model.is_empty();
-            out.push_back(ModelEvent::Start { id: chunk.id.some(), model: chunk.model.some() });
+            out.push_back(ModelEvent::Start {
+                id: chunk.id.some().map(|id| self.site.hide(&id)),
+                model: chunk.model.some().map(|model| self.site.hide(&model)),
+            });
         }
         let ours = if let Place::Known(place) = self.place { place } else { 0 };
         let any = !chunk.choices.0.is_empty();
         if let Some(choice) = chunk.choices.0.into_iter().find(|c| c.number() == ours) {
             self.place = Place::Known(ours);
-            if let Some(delta) = choice.delta.0.or(choice.message.0) {
+            if let Some(delta) = choice.delta.0 {
                 self.delta(delta, out);
+            }
+            if let Some(message) = choice.message.0 {
+                let new = self.new_in(message);
+                let before = (self.thought.len(), self.text.len(), self.called);
+                self.delta(new, out);
+                // Only pieces count as what came before.
+                self.thought.truncate(before.0);
+                self.text.truncate(before.1);
+                self.called = before.2;
             }
             self.stop(choice.finish_reason, out);
         } else if any && let Place::Open(kept) = &mut self.place {
             kept.push(json.to_vec());
         }
         out.extend(chunk.usage.0.map(|u| ModelEvent::Usage(u.update())));
+    }
+
+    /// What a choice says of its own failure. Its content so far is content all the same.
+    fn failure(&self, chunk: &Chunk<'_>, json: &[u8]) -> Result<(), ProviderError> {
+        for choice in &chunk.choices.0 {
+            if let Some(error) = choice.error.filter(|error| says_something(error)) {
+                return Err(self.site.in_stream(object([("error", error.get())]).as_bytes()));
+            }
+            if FAILED.contains(&choice.finish_reason.as_str()) {
+                return Err(self.site.in_stream(json));
+            }
+        }
+        Ok(())
     }
 
     /// Number 0 comes no more: the first of the others is the answer.
@@ -182,12 +216,35 @@ impl Decoder {
         }
     }
 
+    /// What a whole message adds to the pieces that came before it: some servers close with one.
+    fn new_in<'a>(&self, mut message: Delta<'a>) -> Delta<'a> {
+        let thought = [&mut message.reasoning_content, &mut message.reasoning];
+        for text in thought.into_iter().filter(|_| !self.thought.is_empty()) {
+            *text = beyond(&self.thought, std::mem::take(text));
+        }
+        if !self.thought.is_empty() {
+            message.reasoning_details.0.clear();
+        }
+        if !self.text.is_empty() {
+            let whole: String = std::mem::take(&mut message.content).texts().collect();
+            message.content = Parts::One(beyond(&self.text, Text(whole.into())));
+            message.refusal = beyond(&self.text, message.refusal);
+        }
+        if self.called {
+            // The assembler knows a call that comes twice by its id.
+            message.tool_calls.0.retain(|call| !call.id.is_empty());
+            message.function_call = Maybe::default();
+        }
+        message
+    }
+
     fn delta(&mut self, delta: Delta<'_>, out: &mut Queue) {
         // Some servers send the same thought under both names.
         let thought =
             if delta.reasoning_content.is_empty() { delta.reasoning } else { delta.reasoning_content };
         if let Some(text) = thought.some() {
             self.thinking_open = true;
+            self.thought.push_str(&text);
             out.push_back(ModelEvent::Thinking { slot: THINKING, text });
         }
         for raw in delta.reasoning_details.0 {
@@ -198,6 +255,7 @@ impl Decoder {
         for text in delta.content.texts().chain(delta.refusal.some()) {
             self.end_thinking(out);
             self.text_open = true;
+            self.text.push_str(&text);
             out.push_back(ModelEvent::Text { slot: TEXT, text });
         }
         if delta.tool_calls.0.is_empty()
@@ -218,6 +276,7 @@ impl Decoder {
             return;
         }
         self.end_thinking(out);
+        self.called = true;
         self.calls.insert(slot);
         out.push_back(ModelEvent::Tool(ToolFragment { slot, id, name, input }));
     }
@@ -258,7 +317,7 @@ impl Decoder {
             "length" => StopReason::MaxTokens,
             "content_filter" => StopReason::Refusal,
             "model_context_window_exceeded" => StopReason::ContextWindowExceeded,
-            other => StopReason::Other(other.to_owned()),
+            other => StopReason::Other(self.site.hide(other)),
         };
         self.end_blocks(out);
         self.stopped = true;
@@ -269,7 +328,7 @@ impl Decoder {
 impl Decode for Decoder {
     fn frame(&mut self, name: &str, json: &[u8], out: &mut Queue) -> Read {
         let chunk: Chunk<'_> = serde_json::from_slice(json)?;
-        if name == "error" || chunk.is_error() {
+        if name == "error" || chunk.is_error(json) {
             return Ok(Err(self.site.in_stream(json)));
         }
         if !self.begun {
@@ -280,9 +339,9 @@ impl Decode for Decoder {
                 return Ok(Err(foreign));
             }
         }
-        let failed = chunk.choices.0.iter().any(|c| FAILED.contains(&c.finish_reason.as_str()));
+        let failed = self.failure(&chunk, json);
         self.take(chunk, json, out);
-        Ok(if failed { Err(self.site.in_stream(json)) } else { Ok(()) })
+        Ok(failed)
     }
 
     fn word(&mut self, word: &[u8], out: &mut Queue) -> bool {
@@ -298,15 +357,19 @@ impl Decode for Decoder {
 
     fn whole(&mut self, json: &[u8], out: &mut Queue) -> Read {
         let chunk: Chunk<'_> = serde_json::from_slice(json)?;
-        if chunk.is_error() {
+        if chunk.is_error(json) {
             return Ok(Err(self.site.in_stream(json)));
         }
         if !chunk.choices.0.iter().any(Choice::has_message) {
             return Ok(Err(self.site.senseless("an answer without a message", json)));
         }
+        let failed = self.failure(&chunk, json);
         self.take(chunk, json, out);
         self.take_other(out);
         self.end_blocks(out);
+        if failed.is_err() {
+            return Ok(failed);
+        }
         out.push_back(ModelEvent::End);
         Ok(Ok(()))
     }
@@ -322,11 +385,15 @@ impl Decode for Decoder {
 }
 
 impl Chunk<'_> {
-    fn is_error(&self) -> bool {
-        let bare = self.message.is_some_and(|m| m.get().starts_with('"'))
-            && self.choices.0.is_empty()
-            && self.usage.0.is_none();
-        self.error.is_some_and(says_something) || bare || self.object.as_str() == "error"
+    /// What comes beside content is no error, but for the field that is made for one.
+    fn is_error(&self, json: &[u8]) -> bool {
+        if self.error.is_some_and(says_something) {
+            return true;
+        }
+        if self.choices.0.is_empty() {
+            return inband::is_error(json);
+        }
+        !self.choices.0.iter().any(Choice::says_something) && inband::has_failed_status(json)
     }
 }
 
@@ -335,8 +402,35 @@ impl Choice<'_> {
         self.index.0.unwrap_or_default()
     }
 
+    fn says_something(&self) -> bool {
+        let parts = [&self.delta, &self.message].into_iter().filter_map(|part| part.0.as_ref());
+        !self.finish_reason.is_empty() || parts.into_iter().any(Delta::says_something)
+    }
+
     fn has_message(&self) -> bool {
         self.delta.0.is_some() || self.message.0.is_some()
+    }
+}
+
+impl Delta<'_> {
+    fn says_something(&self) -> bool {
+        let content = match &self.content {
+            Parts::One(text) => !text.is_empty(),
+            Parts::Many(parts) => !parts.is_empty(),
+        };
+        let texts = [&self.reasoning_content, &self.reasoning, &self.refusal];
+        content
+            || texts.iter().any(|text| !text.is_empty())
+            || !self.tool_calls.0.is_empty()
+            || self.function_call.0.is_some()
+    }
+}
+
+/// What `whole` says beyond `so_far`; all of it if it begins otherwise.
+fn beyond<'a>(so_far: &str, whole: Text<'a>) -> Text<'a> {
+    match whole.as_str().strip_prefix(so_far) {
+        Some(rest) => Text(rest.to_owned().into()),
+        None => whole,
     }
 }
 
@@ -358,10 +452,14 @@ impl Usage {
         let details = self.prompt_tokens_details.0.as_ref();
         let cached = details.and_then(|d| d.cached_tokens.0).or(self.prompt_cache_hit_tokens.0);
         let written = details.and_then(|d| d.cache_write_tokens.0);
-        let input = self.prompt_tokens.0.map(|i| i.saturating_sub(written.unwrap_or_default()));
+        let input = self
+            .prompt_tokens
+            .0
+            .or(self.input_tokens.0)
+            .map(|i| i.saturating_sub(written.unwrap_or_default()));
         UsageUpdate {
             cache_write_5m_input_tokens: written,
-            ..UsageUpdate::inclusive(input, self.completion_tokens.0, cached)
+            ..UsageUpdate::inclusive(input, self.completion_tokens.0.or(self.output_tokens.0), cached)
         }
     }
 }

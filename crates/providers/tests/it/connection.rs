@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use open_agent_http::ClientOptions;
-use open_agent_model::{Env, Secret};
+use open_agent_model::{Env, ProviderErrorKind as Kind, Secret};
 use open_agent_providers::provider;
 use open_agent_testkit::server::{ModelServer, Reply, Script};
 
@@ -99,5 +99,20 @@ async fn an_answer_without_end_is_ended() {
         let error = collect(&*provider_for(name, &server), hello()).await.unwrap_err();
         assert_eq!(error.kind, open_agent_model::ProviderErrorKind::Protocol);
         assert!(error.message.contains("an answer without end"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_success_that_is_no_answer_names_its_content_type() {
+    let text = Reply::raw(200, "text/plain", "Service temporarily overloaded, try later");
+    let packed = Reply::sse(&b"\x78\x9c\x01\x02"[..]).header("content-encoding", "deflate");
+    for (reply, want) in [
+        (text, "content type text/plain: Service temporarily overloaded, try later"),
+        (packed, "content type text/event-stream, encoding deflate: bytes that are no text"),
+    ] {
+        let server = ModelServer::start(Script::new([reply])).unwrap();
+        let error = collect(&*provider_for("openai", &server), hello()).await.unwrap_err();
+        assert_eq!(error.kind, Kind::Protocol, "{error}");
+        assert!(error.message.contains(want), "{error}");
     }
 }

@@ -3,12 +3,13 @@
 use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex};
 
+use open_agent_providers::provider;
 use open_agent_testkit::server::{ModelServer, Reply, Script};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::support::{KEY, collect, hello, provider_for};
+use crate::support::{KEY, at, collect, hello, provider_for};
 
 /// Keeps everything that anybody logs.
 #[derive(Clone, Default)]
@@ -83,4 +84,45 @@ async fn an_odd_part_leaves_one_debug_record() {
     assert_eq!(records.len(), 1, "{text}");
     assert!(records[0].starts_with("DEBUG open_agent_providers"), "{}", records[0]);
     assert!(records[0].contains("a text") && records[0].contains("an object"), "{}", records[0]);
+}
+
+/// A caller may write the key into the wrong place, and a server may send it back in any field.
+#[tokio::test]
+async fn h_log_01_a_key_is_hidden_wherever_it_was_put() {
+    let hidden = |what: &str, text: String| {
+        let lower = text.to_ascii_lowercase();
+        let canary = (0..KEY.len() - 7).find(|at| lower.contains(&KEY[*at..at + 8]));
+        assert!(canary.is_none() && text.contains("***"), "{what}: {text}");
+    };
+    for name in ["anthropic", "openai"] {
+        let server = ModelServer::start(Script::always(Reply::raw(404, "text/plain", "no"))).unwrap();
+        let config = at(name, &format!("{}/{KEY}/v1", server.url()));
+        hidden("config", format!("{config:?} {}", config.shown_address()));
+        let error = collect(&*provider(config).unwrap(), hello()).await.unwrap_err();
+        hidden("path", format!("{error} {error:?}"));
+        let mut request = hello();
+        request.model = KEY.into();
+        let error = collect(&*provider_for(name, &server), request).await.unwrap_err();
+        hidden("model", format!("{error} {error:?}"));
+        for part in
+            [&KEY[4..16], &KEY.to_ascii_uppercase(), &format!("key{KEY}"), &format!("x{}", &KEY[..14])]
+        {
+            let server = ModelServer::start(Script::always(Reply::error(401, "x", part))).unwrap();
+            let error = collect(&*provider_for(name, &server), hello()).await.unwrap_err();
+            hidden(part, format!("{error} {error:?}"));
+        }
+    }
+    let chunk = format!(
+        r#"{{"id":"{KEY}","model":"m-{KEY}","choices":[{{"index":0,"delta":{{"content":"a"}},"finish_reason":"bad {KEY}"}}]}}"#
+    );
+    let start = format!(r#"{{"type":"message_start","message":{{"id":"{KEY}","model":"m-{KEY}"}}}}"#);
+    let end = format!(r#"{{"type":"message_delta","delta":{{"stop_reason":"bad {KEY}"}}}}"#);
+    for (name, frames) in [("openai", vec![chunk]), ("anthropic", vec![start, end])] {
+        let body: String = frames.iter().map(|f| format!("data: {f}\n\n")).collect();
+        let server = ModelServer::start(Script::always(Reply::sse(body))).unwrap();
+        let answer = collect(&*provider_for(name, &server), hello()).await.unwrap();
+        hidden(name, format!("{answer:?}"));
+        assert_eq!((answer.id.as_deref(), answer.model.as_deref()), (Some("***"), Some("m-***")));
+        assert_eq!(answer.stop.as_str(), "bad ***");
+    }
 }

@@ -211,13 +211,25 @@ async fn h_log_01_a_proxys_password_is_used_and_never_shown() {
     let refused = ask(&url, trusted(&[("HTTPS_PROXY", format!("http://user:wrong-canary@{proxy}"))])).await;
     let error = refused.unwrap_err();
     assert_eq!(error.kind, Kind::Connection);
-    assert!(error.message.contains("HTTPS_PROXY"), "{error}");
+    assert!(error.message.contains("the proxy in HTTPS_PROXY wants a login"), "{error}");
     assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
     let gone = ask(&url, trusted(&[("HTTPS_PROXY", "http://user:sk-canary@127.0.0.1:1".into())])).await;
     let error = gone.unwrap_err();
     assert!(error.message.contains("HTTPS_PROXY"), "{error}");
 
     assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
+}
+
+/// The client would go around such a proxy, and the request would leave where it must not.
+#[tokio::test]
+async fn h_plt_02_a_proxy_with_an_unknown_scheme_is_refused_before_anything_is_sent() {
+    let server = server();
+    let through = ("http_proxy", "ftp://user:sk-canary@127.0.0.1:1".to_owned());
+    let error = ask(&server.url(), trusted(&[through])).await.unwrap_err();
+    assert_eq!(error.kind, Kind::Configuration);
+    assert!(error.message.contains("http_proxy"), "{error}");
+    assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
+    assert!(server.requests().is_empty());
 }
 
 /// Vendors speak HTTP/2.

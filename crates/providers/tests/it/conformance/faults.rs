@@ -170,7 +170,9 @@ pub(super) async fn another_api_inside_a_success(p: &'static Profile) {
     ] {
         let error = fails(p, Reply::sse(body.clone())).await;
         assert_eq!(error.kind, Kind::Configuration, "{body}: {error}");
-        says(&error, &[p.name, p.api.as_str(), "--provider", "--base-url"]);
+        says(&error, &[p.name, p.api.as_str(), "--base-url"]);
+        let advised = error.message.contains(&format!("--provider {} and", p.name));
+        assert!(!advised, "it is set already: {error}");
     }
 }
 
