@@ -310,3 +310,76 @@ async fn what_one_file_brings_is_bounded_also_without_a_limit() {
     let seen = details(&w.call("Grep", input).await.unwrap());
     assert_eq!(seen["truncated"], true, "12 MB of lines, of which 8 are kept");
 }
+
+/// All lines, page by page, as the notes say; and how many pages that took.
+async fn pages(w: &World, mut input: Value) -> (Vec<String>, usize) {
+    let (mut lines, mut pages) = (Vec::new(), 0);
+    loop {
+        let shown = content(w, input.clone()).await;
+        assert!(shown.chars().count() <= 100_000, "{}", shown.chars().count());
+        pages += 1;
+        let (page, note) = shown.rsplit_once("\n\n[").unwrap_or((&shown, ""));
+        assert!(!page.contains("left out") && !note.contains("nothing behind"), "{note}");
+        lines.extend(page.lines().map(str::to_owned));
+        match note.split_once("more follow with offset ") {
+            Some((_, offset)) => {
+                let offset: usize = offset.split(['.', ';']).next().unwrap().parse().unwrap();
+                assert_eq!(offset, lines.len(), "{note}");
+                input["offset"] = json!(offset);
+            }
+            None => return (lines, pages),
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_line_is_seen_once_when_the_notes_are_followed() {
+    let w = World::new();
+    let mut want = Vec::new();
+    for n in 0..300 {
+        let name = format!("f{n:03}.txt");
+        let lines: Vec<String> = (0..3).map(|i| format!("hit {n} {i} {}", "x".repeat(890))).collect();
+        w.file(&name, lines.join("\n"));
+        want.extend(lines.iter().enumerate().map(|(i, line)| format!("{name}:{}:{line}", i + 1)));
+    }
+    let (lines, count) = pages(&w, json!({"pattern": "hit"})).await;
+    assert_eq!(lines, want);
+    assert!((9..12).contains(&count), "{count}");
+    assert_eq!(pages(&w, json!({"pattern": "hit", "head_limit": 0})).await.0, want);
+    // In one file too, and with matches and their context apart.
+    w.file("one/all.txt", "a\nhit\nb\n\n\n".repeat(300));
+    let with = |more: Value| {
+        let mut input = json!({"pattern": "hit", "path": "one/all.txt"});
+        input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        input
+    };
+    assert_eq!(pages(&w, with(json!({"head_limit": 7}))).await.0.len(), 300);
+    let whole = content(&w, with(json!({"-C": 1, "head_limit": 0}))).await;
+    let shown = content(&w, with(json!({"-C": 1, "offset": 2, "head_limit": 4}))).await;
+    let from: Vec<&str> = whole.lines().skip(2).take(5).collect();
+    assert_eq!(shown.lines().take(5).collect::<Vec<_>>(), from, "with the line between two groups");
+}
+
+#[tokio::test]
+async fn what_is_beyond_eight_megabytes_of_results_is_reached() {
+    let w = World::new();
+    for n in 0..12 {
+        let line = |i| format!("hit {n} {i} {}\n", "x".repeat(900));
+        w.file(&format!("f{n:02}.txt"), (0..1_500).map(line).collect::<String>());
+    }
+    let line = "hit ".to_owned() + &"y".repeat(900) + "\n";
+    w.file("z.txt", line.repeat(20_000));
+    for (path, offset, starts) in [
+        (".", 16_499, "f10.txt:1500:hit 10 1499 xx"),
+        (".", 18_000 + 15_000, "z.txt:15001:hit yy"),
+        ("z.txt", 19_990, "z.txt:19991:hit yy"),
+    ] {
+        let shown = content(&w, json!({"pattern": "hit", "path": path, "offset": offset})).await;
+        assert!(shown.starts_with(starts), "{offset}: {}", &shown[..60]);
+        let more = shown.contains(&format!("more follow with offset {}", offset + 10));
+        assert!(!more && !shown.contains("nothing behind"));
+        assert_eq!(shown.contains("more follow with offset"), offset != 19_990, "{offset}");
+    }
+    let shown = content(&w, json!({"pattern": "hit", "offset": 38_000})).await;
+    assert_eq!(shown, "[there is nothing behind offset 38000.]");
+}

@@ -12,6 +12,9 @@ const SLACK: usize = 2_000;
 /// More text is not kept, whatever the limit.
 pub(super) const MAX_BYTES: usize = 8 * 1024 * 1024;
 
+/// Binary files are named up to so many.
+const MAX_NAMED: usize = 20;
+
 /// A line of an answer.
 #[derive(Debug)]
 pub(super) struct Record {
@@ -26,17 +29,14 @@ pub(super) struct Record {
 #[derive(Debug, Default)]
 pub(super) struct Hits {
     pub(super) matches: u64,
+    /// How many lines of an answer it is; the first of them may be counted only.
+    pub(super) lines: usize,
     pub(super) records: Vec<Record>,
     /// There is more in the file.
     pub(super) is_cut: bool,
 }
 
 impl Hits {
-    /// How many lines of an answer it is.
-    fn lines(&self) -> usize {
-        self.records.len().max(1)
-    }
-
     fn bytes(&self) -> usize {
         self.records.iter().map(|r| r.text.len() + size_of::<Record>()).sum()
     }
@@ -57,8 +57,11 @@ pub(super) struct Collected {
 impl Collected {
     pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        for path in &self.binary {
+        for path in self.binary.iter().take(MAX_NAMED) {
             notes.push(format!("{} is a binary file that matches", path.display()));
+        }
+        if let more @ 1.. = self.binary.len().saturating_sub(MAX_NAMED) {
+            notes.push(format!("{more} more binary files match"));
         }
         if self.unreadable > 0 {
             notes.push(format!("{} could not be read", count(self.unreadable, "file")));
@@ -105,7 +108,7 @@ impl Collector {
         if state.end.as_deref().is_some_and(|end| path >= end) {
             return;
         }
-        state.lines += hits.lines();
+        state.lines += hits.lines;
         state.bytes += hits.bytes();
         state.collected.is_cut |= hits.is_cut;
         state.collected.files.insert(path.to_owned(), hits);
@@ -138,6 +141,21 @@ impl Collector {
         }
     }
 
+    /// The files, in order, and how many lines of an answer each is.
+    pub(super) fn lines(&self) -> Vec<(PathBuf, usize)> {
+        let of = |(path, hits): (&PathBuf, &Hits)| (path.clone(), hits.lines);
+        self.state.lock().map(|state| state.collected.files.iter().map(of).collect()).unwrap_or_default()
+    }
+
+    /// Puts lines with their text where they were counted only.
+    pub(super) fn fill(&self, path: &Path, lines: usize, records: Vec<Record>) {
+        if let Ok(mut state) = self.state.lock()
+            && let Some(hits) = state.collected.files.get_mut(path)
+        {
+            (hits.lines, hits.records) = (lines, records);
+        }
+    }
+
     /// What there is; threads that were given up may still be at work.
     pub(super) fn take(&self) -> Collected {
         self.state.lock().map(|mut state| std::mem::take(&mut state.collected)).unwrap_or_default()
@@ -148,7 +166,7 @@ impl State {
     /// Throws away the last files, as long as the rest is enough.
     fn prune(&mut self, needed: usize) {
         while let Some((path, hits)) = self.collected.files.last_key_value() {
-            let (lines, bytes) = (hits.lines(), hits.bytes());
+            let (lines, bytes) = (hits.lines, hits.bytes());
             let is_needed = self.lines - lines <= needed && self.bytes <= MAX_BYTES;
             if is_needed || self.collected.files.len() == 1 {
                 break;

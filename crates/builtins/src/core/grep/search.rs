@@ -29,6 +29,7 @@ pub(super) struct Search {
     before: usize,
     after: usize,
     needed: usize,
+    offset: usize,
 }
 
 /// Lines of the answer that are needed at most.
@@ -58,6 +59,7 @@ impl Search {
             before: context(input.before),
             after: context(input.after),
             needed: needed(input),
+            offset: input.offset,
         }
     }
 
@@ -75,7 +77,15 @@ impl Search {
     /// A file that was named is searched even if it is binary.
     pub(super) fn file_alone(&self, path: &Path, file: File, collector: &Collector, deadline: &Deadline) {
         let searcher = self.searcher(BinaryDetection::convert(0));
-        Worker { searcher, ..self.worker(collector, deadline) }.search_file(path, file);
+        let mut worker = Worker { searcher, ..self.worker(collector, deadline) };
+        worker.search_file(path, file);
+        worker.bring_page();
+    }
+
+    /// How many of a file's first lines are counted only. What lies before the offset is known once all files are, so
+    /// that with an offset the first search only counts: of results of any size, no more than a page is held.
+    fn counted_only(&self) -> usize {
+        if self.mode == OutputMode::Content && self.offset > 0 { usize::MAX } else { 0 }
     }
 
     fn searcher(&self, binary: BinaryDetection) -> Searcher {
@@ -111,22 +121,33 @@ impl Worker<'_> {
     }
 
     fn search_file(&mut self, path: &Path, file: File) {
+        let skip = self.search.counted_only();
+        let (done, hits, is_binary) = self.look_into(file, skip);
+        self.note(path, done, hits, is_binary);
+    }
+
+    fn look_into(&mut self, file: File, skip: usize) -> (io::Result<()>, Hits, bool) {
         let mut sink = FileSink {
             search: self.search,
             matcher: &self.matcher,
             hits: Hits::default(),
+            skip,
             kept: 0,
             gap: false,
             is_binary: false,
         };
         let file = Watched { file, deadline: self.deadline };
-        match self.searcher.search_reader(&self.matcher, file, &mut sink) {
+        let done = self.searcher.search_reader(&self.matcher, file, &mut sink);
+        (done, sink.hits, sink.is_binary)
+    }
+
+    fn note(&self, path: &Path, done: io::Result<()>, mut hits: Hits, is_binary: bool) {
+        match done {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::TimedOut => self.collector.late(),
             Err(error) if error.to_string().contains("allocation limit") => return self.collector.huge(),
             Err(_) => return self.collector.unreadable(),
         }
-        let FileSink { mut hits, is_binary, .. } = sink;
         if hits.matches == 0 {
             return;
         }
@@ -139,11 +160,42 @@ impl Worker<'_> {
             if self.search.mode == OutputMode::Content {
                 self.collector.binary(path);
                 if self.searcher.binary_detection().convert_byte().is_some() {
-                    hits.records.clear();
+                    (hits.lines, hits.records) = (0, Vec::new());
                 }
             }
         }
+        if self.search.mode != OutputMode::Content {
+            hits.lines = 1;
+        }
         self.collector.add(path, hits);
+    }
+
+    /// Once all lines were counted: fetches the text of those that begin at the offset, as much as can be shown.
+    pub(super) fn bring_page(&mut self) {
+        if self.search.counted_only() == 0 {
+            return;
+        }
+        let (mut before, mut bytes) = (0, 0);
+        for (path, lines) in self.collector.lines() {
+            let skip = self.search.offset.saturating_sub(before);
+            before += lines;
+            if skip >= lines {
+                continue;
+            }
+            let Ok(file) = File::open(&path) else {
+                self.collector.unreadable();
+                continue;
+            };
+            let (done, hits, _) = self.look_into(file, skip);
+            if done.is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+                return self.collector.late();
+            }
+            bytes += hits.records.iter().map(|record| record.text.len()).sum::<usize>();
+            self.collector.fill(&path, hits.lines, hits.records);
+            if bytes > MAX_BYTES || before >= self.search.needed {
+                return;
+            }
+        }
     }
 }
 
@@ -166,7 +218,9 @@ struct FileSink<'a> {
     search: &'a Search,
     matcher: &'a RegexMatcher,
     hits: Hits,
-    /// Bytes of text in them.
+    /// So many lines are only counted.
+    skip: usize,
+    /// Bytes of text in the others.
     kept: usize,
     gap: bool,
     is_binary: bool,
@@ -174,9 +228,13 @@ struct FileSink<'a> {
 
 impl FileSink<'_> {
     fn push(&mut self, number: Option<u64>, is_match: bool, bytes: &[u8]) {
+        let is_after_gap = std::mem::take(&mut self.gap) && self.hits.lines > 0;
+        self.hits.lines += 1;
+        if self.hits.lines <= self.skip {
+            return;
+        }
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
-        let is_after_gap = std::mem::take(&mut self.gap) && !self.hits.records.is_empty();
         // Cut here: what is not shown need not be kept, and lines of many megabytes are met.
         let text = cut_line(&show(bytes).0, MAX_LINE).into_owned();
         self.kept += text.len();
@@ -197,7 +255,7 @@ impl FileSink<'_> {
             OutputMode::Count => true,
             OutputMode::Content => {
                 // One more than needed shows that there is more.
-                let is_full = self.hits.records.len() > self.search.needed || self.kept > MAX_BYTES;
+                let is_full = self.hits.lines > self.search.needed || self.kept > MAX_BYTES;
                 self.hits.is_cut |= is_full;
                 !is_full
             }
