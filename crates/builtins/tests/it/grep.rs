@@ -383,3 +383,56 @@ async fn what_is_beyond_eight_megabytes_of_results_is_reached() {
     let shown = content(&w, json!({"pattern": "hit", "offset": 38_000})).await;
     assert_eq!(shown, "[there is nothing behind offset 38000.]");
 }
+
+#[tokio::test]
+async fn h_grp_01_a_folder_that_is_named_is_searched_though_one_file_in_it_is_not_ignored() {
+    let w = World::new();
+    std::fs::create_dir(w.path(".git")).unwrap();
+    w.file(".gitignore", "dist/*\n!dist/index.html\n");
+    w.file("dist/index.html", "plain\n");
+    w.file("dist/a.js", "needle\n");
+    for (tool, input, starts) in [
+        (
+            "Grep",
+            json!({"pattern": "needle", "path": "dist"}),
+            "1 file:\ndist/a.js\n\n[nothing matched among what",
+        ),
+        ("Glob", json!({"pattern": "dist/**/*.js"}), "dist/a.js\n\n[nothing matched among what"),
+    ] {
+        let shown = w.ok(tool, input).await;
+        assert!(shown.starts_with(starts) && !shown.contains("skipped"), "{shown}");
+    }
+    // What the rules leave counts first, and nothing stays nothing.
+    let shown = w.ok("Grep", json!({"pattern": "plain", "path": "dist"})).await;
+    assert!(shown.starts_with("1 file:\ndist/index.html\n\n[1 file or folder was skipped"), "{shown}");
+    let shown = w.ok("Grep", json!({"pattern": "absent", "path": "dist"})).await;
+    assert!(shown.starts_with("No match.\n\n[1 file or folder was skipped"), "{shown}");
+}
+
+#[tokio::test]
+async fn links_that_were_not_followed_are_told_when_nothing_matches() {
+    let w = World::new();
+    w.file("AGENTS.md", "plain\n");
+    w.file("docs/a.md", "x\n");
+    symlink("../AGENTS.md", w.path("docs/CLAUDE.md")).unwrap();
+    symlink("..", w.path("docs/up")).unwrap();
+    symlink("nowhere", w.path("docs/dangling")).unwrap();
+    let shown = w.ok("Grep", json!({"pattern": "plain", "path": "docs"})).await;
+    assert_eq!(shown, "No match.\n\n[1 link to files not followed: name one outright to search it.]");
+    assert_eq!(w.ok("Grep", json!({"pattern": "plain"})).await, "1 file:\nAGENTS.md");
+}
+
+#[tokio::test]
+async fn the_end_of_a_line_is_found_in_files_of_either_kind() {
+    let w = World::new();
+    w.file("crlf.txt", "the end\r\nno\r\n");
+    w.file("lf.txt", "the end\nno\n");
+    for (pattern, multiline) in [("end$", false), ("end$", true), ("^.*d$", false)] {
+        let shown = content(&w, json!({"pattern": pattern, "multiline": multiline, "-o": true})).await;
+        assert_eq!(shown.lines().count(), 2, "{shown}");
+        assert!(!shown.contains('\r'));
+    }
+    // Who searches for CR finds it.
+    assert_eq!(w.ok("Grep", json!({"pattern": r"end\r$"})).await, "1 file:\ncrlf.txt");
+    assert_eq!(w.ok("Grep", json!({"pattern": r"end\r\nno", "multiline": true})).await, "1 file:\ncrlf.txt");
+}

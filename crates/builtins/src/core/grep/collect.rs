@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use crate::bounds::count;
+use crate::walk::WITHOUT_RULES;
 
 /// Kept beyond what is needed before anything is thrown away, so that throwing away stays rare.
 const SLACK: usize = 2_000;
@@ -51,6 +52,8 @@ pub(super) struct Collected {
     pub(super) is_late: bool,
     unreadable: usize,
     huge: usize,
+    links: usize,
+    is_without_rules: bool,
     binary: Vec<PathBuf>,
 }
 
@@ -62,6 +65,13 @@ impl Collected {
         }
         if let more @ 1.. = self.binary.len().saturating_sub(MAX_NAMED) {
             notes.push(format!("{more} more binary files match"));
+        }
+        if self.is_without_rules {
+            notes.push(WITHOUT_RULES.to_owned());
+        }
+        if self.files.is_empty() && self.links > 0 {
+            let links = count(self.links, "link");
+            notes.push(format!("{links} to files not followed: name one outright to search it"));
         }
         if self.unreadable > 0 {
             notes.push(format!("{} could not be read", count(self.unreadable, "file")));
@@ -132,6 +142,32 @@ impl Collector {
     pub(super) fn binary(&self, path: &Path) {
         if let Ok(mut state) = self.state.lock() {
             state.collected.binary.push(path.to_owned());
+        }
+    }
+
+    /// There is a link to a file, which is not followed.
+    pub(super) fn link(&self) {
+        if let Ok(mut state) = self.state.lock() {
+            state.collected.links += 1;
+        }
+    }
+
+    /// What matches was found without rules only.
+    pub(super) fn without_rules(&self) {
+        if let Ok(mut state) = self.state.lock() {
+            state.collected.is_without_rules = true;
+        }
+    }
+
+    /// Whether anything matches so far.
+    pub(super) fn has_any(&self) -> bool {
+        self.state.lock().is_ok_and(|state| !state.collected.files.is_empty())
+    }
+
+    /// Forgets what was met.
+    pub(super) fn begin_again(&self) {
+        if let Ok(mut state) = self.state.lock() {
+            *state = State::default();
         }
     }
 

@@ -182,8 +182,14 @@ fn matcher(input: &Input) -> Result<RegexMatcher, ToolError> {
         .dfa_size_limit(MAX_STATES);
     if input.multiline {
         builder.dot_matches_new_line(true);
+        if ends_with_cr(input) {
+            builder.crlf(true).line_terminator(None);
+        }
     } else {
         builder.line_terminator(Some(b'\n'));
+        if ends_with_cr(input) {
+            builder.crlf(true);
+        }
     }
     builder.build(&input.pattern).map_err(|error| {
         let text = error.to_string();
@@ -198,6 +204,11 @@ fn matcher(input: &Input) -> Result<RegexMatcher, ToolError> {
         };
         ToolError::bad_input(format!("The pattern is no valid regular expression: {text}\n{hint}"))
     })
+}
+
+/// Whether CR LF ends a line as LF does, so that `$` fits in files of either kind: unless CR is what is searched for.
+fn ends_with_cr(input: &Input) -> bool {
+    !["\\r", "\r", "\\x0d", "\\x0D"].iter().any(|cr| input.pattern.contains(cr))
 }
 
 /// As ripgrep's `--glob`: relative to the working folder, and stronger than ignore files.
@@ -250,12 +261,32 @@ fn search_folder(search: &Search, plan: &Plan, into: &Collector, deadline: &Dead
         };
         walk.run(|| {
             let mut worker = search.worker(into, deadline);
-            move |met| worker.search(met.path)
+            move |met| match met.is_link() {
+                false => worker.search(met.path),
+                true if met.is_file() => into.link(),
+                true => {}
+            }
         })
     };
     let tally = by(Rules::All);
-    // A folder that was named and of which the rules leave nothing is meant as it is.
-    if plan.is_named && tally.files() == 0 && tally.skipped() != (0, 0) { by(Rules::None) } else { tally }
+    if !plan.is_named || into.has_any() || tally.is_late() {
+        return tally;
+    }
+    // A folder that was named is meant as it is, where the rules leave nothing of it or nothing that matches.
+    let (ignored, hidden) = tally.skipped();
+    if tally.files() == 0 && (ignored, hidden) != (0, 0) {
+        into.begin_again();
+        return by(Rules::None);
+    }
+    if ignored > 0 {
+        into.begin_again();
+        let walked = by(Rules::None);
+        if into.has_any() {
+            into.without_rules();
+            return walked;
+        }
+    }
+    tally
 }
 
 fn output(cx: &ToolCx, input: &Input, collected: Collected, tally: &Tally) -> ToolOutput {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use grep_matcher::Matcher;
+use grep_matcher::{LineTerminator, Matcher};
 use grep_regex::RegexMatcher;
 use grep_searcher::{
     BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkFinish, SinkMatch,
@@ -30,6 +30,7 @@ pub(super) struct Search {
     after: usize,
     needed: usize,
     offset: usize,
+    end: LineTerminator,
 }
 
 /// Lines of the answer that are needed at most.
@@ -60,6 +61,11 @@ impl Search {
             after: context(input.after),
             needed: needed(input),
             offset: input.offset,
+            end: if super::ends_with_cr(input) {
+                LineTerminator::crlf()
+            } else {
+                LineTerminator::byte(b'\n')
+            },
         }
     }
 
@@ -90,6 +96,7 @@ impl Search {
 
     fn searcher(&self, binary: BinaryDetection) -> Searcher {
         SearcherBuilder::new()
+            .line_terminator(self.end)
             .line_number(self.mode == OutputMode::Content)
             .before_context(self.before)
             .after_context(self.after)
