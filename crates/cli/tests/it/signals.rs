@@ -230,3 +230,31 @@ fn h_int_01_one_signal_is_enough_though_nobody_reads() {
         assert_eq!(stderr, "", "{format}");
     }
 }
+
+#[test]
+fn without_session_persistence_no_file_is_left() {
+    for how in ["done", "killed"] {
+        let long = if how == "done" { "seq 1 200000" } else { "seq 1 200000; touch ready; sleep 300" };
+        let rig = Rig::answering([Reply::tool("Bash", json!({ "command": long })), Reply::text("ok")]);
+        let temp = tempfile::tempdir().unwrap();
+        let is_empty = || std::fs::read_dir(temp.path()).unwrap().next().is_none();
+        let mut command =
+            rig.command(["-p", "Go", "--no-session-persistence", "--dangerously-skip-permissions"]);
+        let child = command.env("TMPDIR", temp.path()).spawn().unwrap();
+        if how == "killed" {
+            wait_until(|| rig.project.path().join("ready").exists() && !is_empty());
+            send(&child, Signal::TERM);
+        }
+        let out = rig.finish(child);
+        assert_eq!(out.code(), if how == "done" { 0 } else { 143 }, "{}", out.stderr);
+        if how == "done" {
+            let told = rig.requests().pop().unwrap().body.to_string();
+            assert!(
+                told.contains(&format!("bytes are in {}/open-agent-", temp.path().display())),
+                "there was one"
+            );
+        }
+        assert!(is_empty(), "{how}");
+        assert!(std::fs::read_dir(rig.home.path()).unwrap().next().is_none(), "{how}");
+    }
+}
