@@ -232,18 +232,26 @@ async fn h_grp_01_a_folder_that_is_named_is_searched_whatever_kind_of_ignore_fil
 }
 
 #[tokio::test]
-async fn a_line_without_end_is_left_out_and_said() {
+async fn a_line_that_is_too_long_does_not_hide_the_rest_of_its_file() {
     let w = World::new();
-    w.file("endless.txt", vec![b'a'; 100 << 20]);
-    w.file("short.txt", "aa\n");
-    for path in [".", "endless.txt"] {
-        let shown = w.ok("Grep", json!({"pattern": "aa", "path": path})).await;
-        assert!(
-            shown.contains("1 file left out: a line, or with multiline a file, of more than 64 MB"),
-            "{shown}"
-        );
+    let mut bytes = b"first needle\n".to_vec();
+    bytes.resize(66 << 20, b'a');
+    bytes.extend_from_slice(b"needle at its end\nlast needle\n");
+    w.file("long.txt", bytes);
+    w.file("short.txt", "needle\n");
+    let note = "1 file searched in part: of a line, no more than the first 32 MB";
+    for path in [".", "long.txt"] {
+        let shown = content(&w, json!({"pattern": "needle", "path": path})).await;
+        let lines = "long.txt:1:first needle\nlong.txt:3:last needle\n";
+        assert!(shown.starts_with(lines) && shown.contains(note), "{shown}");
         assert_eq!(shown.contains("short.txt"), path == ".", "{shown}");
     }
+    // Its matches are as many as can be shown.
+    let input = json!({"pattern": "a", "path": "long.txt", "-o": true, "head_limit": 2});
+    let shown = content(&w, input).await;
+    assert!(shown.contains("long.txt:2:a\nlong.txt:2:a\n\n[cut after 2 lines"), "{shown}");
+    let shown = w.ok("Grep", json!({"pattern": "end\\nlast", "path": "long.txt", "multiline": true})).await;
+    assert!(shown.contains("1 file left out: with multiline, a file of more than 64 MB"), "{shown}");
 }
 
 #[tokio::test]

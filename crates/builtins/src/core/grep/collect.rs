@@ -52,6 +52,7 @@ pub(super) struct Collected {
     pub(super) is_late: bool,
     unreadable: usize,
     huge: usize,
+    long_lines: usize,
     links: usize,
     is_without_rules: bool,
     binary: Vec<PathBuf>,
@@ -76,9 +77,16 @@ impl Collected {
         if self.unreadable > 0 {
             notes.push(format!("{} could not be read", count(self.unreadable, "file")));
         }
+        if self.long_lines > 0 {
+            notes.push(format!(
+                "{} searched in part: of a line, no more than the first {} MB",
+                count(self.long_lines, "file"),
+                super::search::MAX_SEARCHED / 1024 / 1024
+            ));
+        }
         if self.huge > 0 {
             notes.push(format!(
-                "{} left out: a line, or with multiline a file, of more than {} MB",
+                "{} left out: with multiline, a file of more than {} MB",
                 count(self.huge, "file"),
                 super::search::MAX_HELD / 1024 / 1024
             ));
@@ -130,6 +138,12 @@ impl Collector {
     pub(super) fn unreadable(&self) {
         if let Ok(mut state) = self.state.lock() {
             state.collected.unreadable += 1;
+        }
+    }
+
+    pub(super) fn long_line(&self) {
+        if let Ok(mut state) = self.state.lock() {
+            state.collected.long_lines += 1;
         }
     }
 

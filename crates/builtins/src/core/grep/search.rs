@@ -19,6 +19,9 @@ use crate::walk::Deadline;
 /// The most of a file that is held at once.
 pub(super) const MAX_HELD: usize = 64 * 1024 * 1024;
 
+/// As much of a line is searched: what is held grows by doubling.
+pub(super) const MAX_SEARCHED: usize = MAX_HELD / 2;
+
 /// What to search for, and what to note.
 #[derive(Clone)]
 pub(super) struct Search {
@@ -143,8 +146,18 @@ impl Worker<'_> {
             gap: false,
             is_binary: false,
         };
-        let file = Watched { file, deadline: self.deadline };
-        let done = self.searcher.search_reader(&self.matcher, file, &mut sink);
+        let mut file = Watched {
+            file,
+            deadline: self.deadline,
+            lines: (!self.searcher.multi_line_with_matcher(&self.matcher)).then(|| LongLines {
+                also_end: self.searcher.binary_detection().convert_byte(),
+                ..LongLines::new(MAX_SEARCHED)
+            }),
+        };
+        let done = self.searcher.search_reader(&self.matcher, &mut file, &mut sink);
+        if file.lines.is_some_and(|lines| lines.is_cut) && skip == self.search.counted_only() {
+            self.collector.long_line();
+        }
         (done, sink.hits, sink.is_binary)
     }
 
@@ -206,18 +219,70 @@ impl Worker<'_> {
     }
 }
 
-/// A file whose reading ends with the deadline.
+/// A file whose reading ends with the deadline, and of whose lines the beginnings are enough.
 struct Watched<'a> {
     file: File,
     deadline: &'a Deadline,
+    lines: Option<LongLines>,
 }
 
 impl Read for Watched<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.deadline.is_over() {
-            return Err(io::ErrorKind::TimedOut.into());
+        loop {
+            if self.deadline.is_over() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            let read = self.file.read(buffer)?;
+            let kept = self.lines.as_mut().map_or(read, |lines| lines.cut(&mut buffer[..read]));
+            // None would mean the file's end.
+            if kept > 0 || read == 0 {
+                return Ok(kept);
+            }
         }
-        self.file.read(buffer)
+    }
+}
+
+/// Takes the ends of lines out that are too long to be held, so that the rest of the file can be searched.
+struct LongLines {
+    max: usize,
+    /// Ends a line as a line end does.
+    also_end: Option<u8>,
+    /// So much of the line has gone by.
+    line: usize,
+    is_cut: bool,
+}
+
+impl LongLines {
+    fn new(max: usize) -> Self {
+        Self { max, also_end: None, line: 0, is_cut: false }
+    }
+
+    /// How many bytes stay, at the start of the buffer.
+    fn cut(&mut self, bytes: &mut [u8]) -> usize {
+        let end = self.also_end.unwrap_or(b'\n');
+        if self.line + bytes.len() <= self.max {
+            self.line = match memchr::memrchr2(b'\n', end, bytes) {
+                Some(at) => bytes.len() - at - 1,
+                None => self.line + bytes.len(),
+            };
+            return bytes.len();
+        }
+        let (mut from, mut to) = (0, 0);
+        while from < bytes.len() {
+            let at = memchr::memchr2(b'\n', end, &bytes[from..]).map(|at| from + at);
+            let len = at.unwrap_or(bytes.len()) - from;
+            let kept = len.min(self.max - self.line);
+            self.is_cut |= kept < len;
+            bytes.copy_within(from..from + kept, to);
+            to += kept;
+            self.line += kept;
+            from += len;
+            if let Some(at) = at {
+                bytes[to] = bytes[at];
+                (to, from, self.line) = (to + 1, at + 1, 0);
+            }
+        }
+        to
     }
 }
 
@@ -294,7 +359,8 @@ impl FileSink<'_> {
                 counted = m.start();
             }
             note(self, number, &buffer[m.start()..m.end().min(range.end)]);
-            true
+            // A line may have millions.
+            self.goes_on()
         })?;
         Ok(())
     }
@@ -343,5 +409,27 @@ impl Sink for FileSink<'_> {
     fn finish(&mut self, _: &Searcher, finish: &SinkFinish) -> Result<(), io::Error> {
         self.is_binary |= finish.binary_byte_offset().is_some();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn of_each_line_the_beginning_stays(text in "[a\n]{0,60}", cut in 1_usize..9, max in 1_usize..6) {
+            let mut lines = LongLines::new(max);
+            let mut kept = Vec::new();
+            for piece in text.as_bytes().chunks(cut) {
+                let mut piece = piece.to_vec();
+                let len = lines.cut(&mut piece);
+                kept.extend_from_slice(&piece[..len]);
+            }
+            let want: Vec<&str> = text.split('\n').map(|line| &line[..line.len().min(max)]).collect();
+            prop_assert_eq!(String::from_utf8(kept).unwrap(), want.join("\n"));
+            prop_assert_eq!(lines.is_cut, text.split('\n').any(|line| line.len() > max));
+        }
     }
 }
