@@ -92,12 +92,13 @@ pub(crate) struct Walk<'a> {
     pub(crate) deadline: &'a Deadline,
 }
 
-/// A file that a walk gives.
+/// A file that a walk gives, or a link to whatever it may be.
 pub(crate) struct Met<'a> {
     pub(crate) path: &'a Path,
     /// From the walk's root on.
     pub(crate) relative: &'a Path,
     entry: &'a DirEntry,
+    is_link: bool,
 }
 
 /// What a walk met besides what it gave.
@@ -129,6 +130,16 @@ impl Walk<'_> {
 }
 
 impl Met<'_> {
+    /// Whether it is a link; those to files only are worth a look.
+    pub(crate) fn is_link(&self) -> bool {
+        self.is_link
+    }
+
+    /// Whether there is a file behind it.
+    pub(crate) fn is_file(&self) -> bool {
+        !self.is_link || self.path.metadata().is_ok_and(|behind| behind.is_file())
+    }
+
     /// When the file was changed last.
     pub(crate) fn modified(&self) -> SystemTime {
         // Asked of the open folder, which spares the system most of the path.
@@ -153,7 +164,7 @@ impl Tally {
         Self { counts: Counts { is_late: true, ..Counts::default() } }
     }
 
-    /// Files that were given.
+    /// Files that were given, links not among them.
     pub(crate) fn files(&self) -> usize {
         self.counts.files
     }
@@ -212,6 +223,10 @@ pub(crate) fn with_notes(mut text: String, notes: &[String]) -> String {
     }
     text
 }
+
+/// Says that a folder that was named was looked into once more, without rules.
+pub(crate) const WITHOUT_RULES: &str = "nothing matched among what ignore files leave of this folder, so everything in \
+                                        it was looked at: ignored and hidden files too";
 
 /// Where to walk, and whether that place was named outright.
 pub(crate) struct Start {

@@ -223,6 +223,7 @@ impl Agent {
         if let Some(live) = self.inner.live.get() {
             live.host.ports.tasks.stop_all().await;
             live.runner.end_all().await;
+            live.end_passing();
         }
     }
 
@@ -231,6 +232,7 @@ impl Agent {
     pub fn kill_processes(&self) {
         if let Some(live) = self.inner.live.get() {
             live.runner.kill_all();
+            live.end_passing();
         }
     }
 

@@ -48,6 +48,37 @@ pub(crate) struct Live {
     pub host: Arc<Host>,
     /// The one that is in the host's ports.
     pub runner: Arc<PlainRunner>,
+    /// Where long outputs go if nothing is to be left of the session.
+    passing: Option<PassingFolder>,
+}
+
+impl Live {
+    /// Removes what an agent that keeps no session has written.
+    pub(crate) fn end_passing(&self) {
+        if let Some(folder) = &self.passing {
+            folder.remove();
+        }
+    }
+}
+
+/// A folder that is made when it is first needed and goes with its agent.
+struct PassingFolder(PathBuf);
+
+impl PassingFolder {
+    fn remove(&self) {
+        match std::fs::remove_dir_all(&self.0) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                tracing::warn!(folder = %self.0.display(), %error, "a folder of long outputs could not be removed");
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Drop for PassingFolder {
+    fn drop(&mut self) {
+        self.remove();
+    }
 }
 
 impl AgentBuilder {
@@ -291,9 +322,10 @@ impl Wiring {
             None if !self.options.persist_session => Arc::new(MemoryStore::new()),
             None => Arc::new(JsonlStore::new(sessions.clone().ok_or(ConfigError::NoHome)?)),
         };
-        let scratch = match sessions.filter(|_| self.options.persist_session) {
-            Some(sessions) => sessions.join(self.session_id.as_str()).join("scratch"),
-            None => std::env::temp_dir().join("open-agent").join(self.session_id.as_str()),
+        let (scratch, is_passing) = match sessions.filter(|_| self.options.persist_session) {
+            Some(sessions) => (sessions.join(self.session_id.as_str()).join("scratch"), false),
+            // A name that nobody can have taken before: the folder is shared with all users of the machine.
+            None => (std::env::temp_dir().join(format!("open-agent-{:032x}", SystemClock.new_id())), true),
         };
         let policy = Policy {
             mode: self.options.permission_mode,
@@ -301,6 +333,7 @@ impl Wiring {
             roots: vec![root.clone(), scratch.clone()],
         };
         let runner = Arc::new(PlainRunner::new(&self.env, &hidden_variables()));
+        let passing = is_passing.then(|| PassingFolder(scratch.clone()));
         let ports = Ports {
             files: Arc::new(PlainFiles::new(home, scratch)),
             runner: Arc::<PlainRunner>::clone(&runner),
@@ -321,7 +354,7 @@ impl Wiring {
             retry: self.options.retry.clone(),
             fallback_model: self.options.fallback_model.as_deref().map(|m| self.catalogue.resolve(m).into()),
         };
-        Ok(Live { host: Arc::new(host), runner })
+        Ok(Live { host: Arc::new(host), runner, passing })
     }
 
     fn sections(&self, root: PathBuf) -> Vec<Arc<dyn SectionSource>> {

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bounds::head_and_tail;
 use crate::paths::{explain, resolve, shown};
-use crate::walk::{Deadline, PATIENCE, Rules, Start, Tally, Walk, with_notes};
+use crate::walk::{Deadline, PATIENCE, Rules, Start, Tally, WITHOUT_RULES, Walk, with_notes};
 
 const MAX_FILES: usize = 100;
 
@@ -77,8 +77,8 @@ async fn answer(input: Input, cx: &ToolCx, deadline: Deadline) -> Result<ToolOut
     };
     let watched = deadline.clone();
     let found = deadline.bound(move || find(&plan, &root, &watched)).await?;
-    let (found, tally) = found.unwrap_or_else(|| (Found::default(), Tally::late()));
-    Ok(output(cx, found, &tally, started))
+    let late = || Answer { found: Found::default(), tally: Tally::late(), note: None };
+    Ok(output(cx, found.unwrap_or_else(late), started))
 }
 
 /// What a pattern asks for.
@@ -86,6 +86,8 @@ struct Plan {
     start: Start,
     /// A set of one: a set knows short ways for common patterns.
     matcher: GlobSet,
+    /// Below the folder: what a file would be called whose name has brackets.
+    literal: Option<String>,
     max_depth: Option<usize>,
     names_hidden: bool,
 }
@@ -108,9 +110,12 @@ impl Plan {
             .map_err(|error| ToolError::bad_input(format!("{error}. To find text in files, use Grep.")))?;
         let max_depth =
             (!pattern.contains("**") && !pattern.contains('{')).then(|| pattern.split('/').count());
-        let names_hidden = rest.split('/').any(|part| part.starts_with('.') || part.contains("{."));
+        let names_hidden =
+            rest.split('/').any(|part| part.starts_with('.') || part.contains("{.") || part.contains(",."));
+        let may_be_literal = rest.contains(['[', '{']) && rest.split('/').all(|part| part != "..");
+        let literal = may_be_literal.then(|| rest.to_owned());
         let is_named = folder != cx.cwd();
-        Ok(Self { start: Start { folder, is_named }, matcher, max_depth, names_hidden })
+        Ok(Self { start: Start { folder, is_named }, matcher, literal, max_depth, names_hidden })
     }
 }
 
@@ -146,6 +151,16 @@ impl Found {
         self.newest.push(Reverse((modified, Reverse(path.to_owned()))));
     }
 
+    /// Adds the one file of this name, if it is there and below the root.
+    fn add_named(&mut self, root: &Path, path: &Path) {
+        let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
+        if folder.is_some_and(|real| real.starts_with(root)) && path.is_file() {
+            let modified = path.symlink_metadata().and_then(|known| known.modified());
+            self.total += 1;
+            self.push(modified.unwrap_or(SystemTime::UNIX_EPOCH), path);
+        }
+    }
+
     fn merge(&mut self, other: Self) {
         self.total += other.total;
         for Reverse((modified, Reverse(path))) in other.newest {
@@ -168,14 +183,35 @@ impl Drop for Share<'_> {
     }
 }
 
-fn find(plan: &Plan, root: &Path, deadline: &Deadline) -> (Found, Tally) {
+/// What was found, and what is to be said about how.
+struct Answer {
+    found: Found,
+    tally: Tally,
+    note: Option<&'static str>,
+}
+
+fn find(plan: &Plan, root: &Path, deadline: &Deadline) -> Answer {
     let rules = if plan.names_hidden { Rules::Ignored } else { Rules::All };
-    let (found, tally) = find_by(plan, root, deadline, rules);
-    // A folder that was named and of which the rules leave nothing is meant as it is.
-    if plan.start.is_named && tally.files() == 0 && tally.skipped() != (0, 0) {
-        return find_by(plan, root, deadline, Rules::None);
+    let (mut found, mut tally) = find_by(plan, root, deadline, rules);
+    let mut note = None;
+    if found.total == 0
+        && let Some(literal) = &plan.literal
+    {
+        found.add_named(root, &root.join(literal));
     }
-    (found, tally)
+    // A folder that was named is meant as it is, where the rules leave nothing of it or nothing that matches.
+    if plan.start.is_named && found.total == 0 && !tally.is_late() {
+        let (ignored, hidden) = tally.skipped();
+        let leaves_nothing = tally.files() == 0 && (ignored, hidden) != (0, 0);
+        if leaves_nothing || ignored > 0 {
+            let (more, walked) = find_by(plan, root, deadline, Rules::None);
+            if leaves_nothing || more.total > 0 {
+                note = (!leaves_nothing).then_some(WITHOUT_RULES);
+                (found, tally) = (more, walked);
+            }
+        }
+    }
+    Answer { found, tally, note }
 }
 
 fn find_by(plan: &Plan, root: &Path, deadline: &Deadline, rules: Rules) -> (Found, Tally) {
@@ -191,7 +227,7 @@ fn find_by(plan: &Plan, root: &Path, deadline: &Deadline, rules: Rules) -> (Foun
     let tally = walk.run(|| {
         let mut share = Share { mine: Found::default(), all: &all };
         move |met| {
-            if plan.matcher.is_match(met.relative) {
+            if plan.matcher.is_match(met.relative) && met.is_file() {
                 share.mine.total += 1;
                 share.mine.push(met.modified(), met.path);
             }
@@ -200,7 +236,8 @@ fn find_by(plan: &Plan, root: &Path, deadline: &Deadline, rules: Rules) -> (Foun
     (all.into_inner().unwrap_or_default(), tally)
 }
 
-fn output(cx: &ToolCx, found: Found, tally: &Tally, started: Instant) -> ToolOutput {
+fn output(cx: &ToolCx, answer: Answer, started: Instant) -> ToolOutput {
+    let Answer { found, tally, note } = answer;
     let total = found.total;
     let files: Vec<PathBuf> =
         found.newest.into_sorted_vec().into_iter().map(|Reverse((_, Reverse(path)))| path).collect();
@@ -209,6 +246,7 @@ fn output(cx: &ToolCx, found: Found, tally: &Tally, started: Instant) -> ToolOut
     if total > names.len() {
         notes.push(format!("{} of {total} files, the newest; narrow the pattern for others", names.len()));
     }
+    notes.extend(note.map(str::to_owned));
     notes.extend(tally.notes());
     let text = if names.is_empty() { "No file matches.".to_owned() } else { names.join("\n") };
     let (skipped_ignored, skipped_hidden) = tally.skipped();

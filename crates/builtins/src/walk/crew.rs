@@ -211,15 +211,17 @@ impl<F: FnMut(&Met<'_>)> Worker<'_, F> {
                 if self.walk.max_depth.is_none_or(|max| folder.depth + 1 < max) {
                     self.folders.push_back(Folder { path: full.to_owned(), depth: folder.depth + 1 });
                 }
-            } else if kind.is_file() {
-                self.counts.files += 1;
+            } else if kind.is_file() || kind.is_symlink() {
+                self.counts.files += usize::from(kind.is_file());
                 if self.queue.is_short() {
                     for_others.push(entry);
                     if for_others.len() == BATCH {
                         self.queue.give(Work::Files(std::mem::take(&mut for_others)));
                     }
                 } else {
-                    (self.visit)(&Met { path: full, relative: relative(full, self.root_len), entry: &entry });
+                    let relative = relative(full, self.root_len);
+                    let is_link = kind.is_symlink();
+                    (self.visit)(&Met { path: full, relative, entry: &entry, is_link });
                 }
             }
         }
@@ -237,7 +239,9 @@ impl<F: FnMut(&Met<'_>)> Worker<'_, F> {
                 self.queue.give(Work::Files(half));
             }
             let path = entry.path();
-            (self.visit)(&Met { path: &path, relative: relative(&path, self.root_len), entry: &entry });
+            let relative = relative(&path, self.root_len);
+            let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+            (self.visit)(&Met { path: &path, relative, entry: &entry, is_link });
         }
     }
 

@@ -374,3 +374,58 @@ async fn without_the_project_nothing_runs() {
     assert!(error.contains("No such file") && error.contains(&root.display().to_string()), "{error}");
     assert!(!Path::new(&root).exists());
 }
+
+#[tokio::test]
+async fn h_bsh_03_the_file_is_named_also_where_little_is_shown() {
+    let w = World::new();
+    // Either is too long to be kept as a whole, or was overwritten to a line.
+    for (command, shown_last) in [
+        (r"for i in $(seq 200000); do printf '\r%d%%' $i; done; echo", "200000%"),
+        (r"for i in $(seq 30000); do printf '\r%d%%' $i; done; echo", "30000%"),
+    ] {
+        let output = w.call("Bash", json!({"command": command})).await.unwrap();
+        let path = details(&output)["persistedOutputPath"].as_str().unwrap().to_owned();
+        let shown = text(&output);
+        assert!(shown.contains(shown_last) && shown.len() < 1_000, "{shown}");
+        assert_eq!(shown.matches(&format!("bytes are in {path}")).count(), 1, "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn errors_name_the_lines_of_the_command() {
+    let w = World::new();
+    for (command, says) in [
+        ("true\ntrue\nno-such-command", "bash: line 3: no-such-command: command not found"),
+        ("echo $LINENO\necho $LINENO", "1\n2\n"),
+        ("true\ntrue\nfi", "line 3: syntax error"),
+        ("true\necho 'unclosed", "line 2: unexpected EOF"),
+    ] {
+        let shown = text(&w.call("Bash", json!({ "command": command })).await.unwrap());
+        assert!(shown.starts_with(says) || shown.contains(says), "{command}: {shown}");
+    }
+}
+
+#[tokio::test]
+async fn what_follows_the_folder_does_not_show() {
+    let w = World::new();
+    std::fs::create_dir_all(w.path("sub/deep")).unwrap();
+    let shown = w.ok("Bash", json!({"command": "export -f cd; bash -c 'cd sub && pwd'"})).await;
+    assert_eq!(shown, format!("{}\n", w.path("sub").display()));
+    let shown = w
+        .ok("Bash", json!({"command": "set -x; cd sub; pushd deep >/dev/null; popd >/dev/null; true"}))
+        .await;
+    let lines: Vec<&str> = shown.lines().map(|line| line.trim_start_matches('+')).collect();
+    assert_eq!(lines, [" cd sub", " pushd deep", " popd", " true"]);
+    assert_eq!(w.ok("Bash", json!({"command": "pwd"})).await, format!("{}\n", w.path("sub").display()));
+    let shown = w.ok("Bash", json!({"command": "ulimit -n 100; bash -c 'ulimit -n'; cd deep"})).await;
+    assert_eq!(shown, "100\n");
+    assert_eq!(w.ok("Bash", json!({"command": "pwd"})).await, format!("{}\n", w.path("sub/deep").display()));
+}
+
+#[tokio::test]
+async fn a_timeout_in_the_background_that_is_too_large_is_told() {
+    let w = World::new();
+    let with = |timeout: u64| json!({"command": "true", "run_in_background": true, "timeout": timeout});
+    assert!(w.ok("Bash", with(7_200_001)).await.contains("It is ended after 7200000 ms"));
+    assert!(!w.ok("Bash", with(7_200_000)).await.contains("It is ended after"));
+}

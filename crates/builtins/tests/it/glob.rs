@@ -188,3 +188,45 @@ async fn a_cancelled_walk_gives_what_it_has_and_says_so() {
         assert_eq!(details(&output)["timedOut"], true);
     }
 }
+
+#[tokio::test]
+async fn links_to_files_are_listed_and_those_to_folders_are_not_entered() {
+    let w = World::new();
+    w.file("AGENTS.md", "");
+    w.file("docs/a.md", "");
+    symlink("AGENTS.md", w.path("CLAUDE.md")).unwrap();
+    symlink("docs", w.path("more.md")).unwrap();
+    symlink("nowhere", w.path("dangling.md")).unwrap();
+    let shown = w.ok("Glob", json!({"pattern": "*.md"})).await;
+    assert_eq!(sorted(&shown), ["AGENTS.md", "CLAUDE.md", "docs/a.md"]);
+    assert_eq!(w.ok("Glob", json!({"pattern": "CLAUDE.md"})).await, "CLAUDE.md");
+}
+
+#[tokio::test]
+async fn a_hidden_folder_is_named_wherever_it_stands_in_braces() {
+    let w = World::new();
+    w.file("src/x/a.rs", "");
+    w.file("src/.cache/b.rs", "");
+    for pattern in ["src/{x,.cache}/*.rs", "src/{.cache,x}/*.rs"] {
+        let shown = w.ok("Glob", json!({"pattern": pattern})).await;
+        assert_eq!(sorted(&shown), ["src/.cache/b.rs", "src/x/a.rs"], "{pattern}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_with_brackets_is_found_as_it_is_written() {
+    let w = World::new();
+    for name in ["app/[id]/page.tsx", "x{1}.rs", "[a].txt"] {
+        w.file(name, "");
+        assert_eq!(w.ok("Glob", json!({"pattern": name})).await, name);
+    }
+    // What the pattern itself matches counts first.
+    w.file("a.txt", "");
+    assert_eq!(w.ok("Glob", json!({"pattern": "[a].txt"})).await, "a.txt");
+    // Not by way out of the folder.
+    std::fs::write(w.root.join("../secret.txt"), "").unwrap();
+    symlink("..", w.path("[up]")).unwrap();
+    for pattern in ["[up]/secret.txt", "[x]/../../secret.txt", "{x}/../../secret.txt"] {
+        assert_eq!(w.ok("Glob", json!({"pattern": pattern})).await, "No file matches.", "{pattern}");
+    }
+}

@@ -232,18 +232,26 @@ async fn h_grp_01_a_folder_that_is_named_is_searched_whatever_kind_of_ignore_fil
 }
 
 #[tokio::test]
-async fn a_line_without_end_is_left_out_and_said() {
+async fn a_line_that_is_too_long_does_not_hide_the_rest_of_its_file() {
     let w = World::new();
-    w.file("endless.txt", vec![b'a'; 100 << 20]);
-    w.file("short.txt", "aa\n");
-    for path in [".", "endless.txt"] {
-        let shown = w.ok("Grep", json!({"pattern": "aa", "path": path})).await;
-        assert!(
-            shown.contains("1 file left out: a line, or with multiline a file, of more than 64 MB"),
-            "{shown}"
-        );
+    let mut bytes = b"first needle\n".to_vec();
+    bytes.resize(66 << 20, b'a');
+    bytes.extend_from_slice(b"needle at its end\nlast needle\n");
+    w.file("long.txt", bytes);
+    w.file("short.txt", "needle\n");
+    let note = "1 file searched in part: of a line, no more than the first 32 MB";
+    for path in [".", "long.txt"] {
+        let shown = content(&w, json!({"pattern": "needle", "path": path})).await;
+        let lines = "long.txt:1:first needle\nlong.txt:3:last needle\n";
+        assert!(shown.starts_with(lines) && shown.contains(note), "{shown}");
         assert_eq!(shown.contains("short.txt"), path == ".", "{shown}");
     }
+    // Its matches are as many as can be shown.
+    let input = json!({"pattern": "a", "path": "long.txt", "-o": true, "head_limit": 2});
+    let shown = content(&w, input).await;
+    assert!(shown.contains("long.txt:2:a\nlong.txt:2:a\n\n[cut after 2 lines"), "{shown}");
+    let shown = w.ok("Grep", json!({"pattern": "end\\nlast", "path": "long.txt", "multiline": true})).await;
+    assert!(shown.contains("1 file left out: with multiline, a file of more than 64 MB"), "{shown}");
 }
 
 #[tokio::test]
@@ -309,4 +317,130 @@ async fn what_one_file_brings_is_bounded_also_without_a_limit() {
     let input = json!({"pattern": "y", "output_mode": "content", "head_limit": 0, "path": "many.txt"});
     let seen = details(&w.call("Grep", input).await.unwrap());
     assert_eq!(seen["truncated"], true, "12 MB of lines, of which 8 are kept");
+}
+
+/// All lines, page by page, as the notes say; and how many pages that took.
+async fn pages(w: &World, mut input: Value) -> (Vec<String>, usize) {
+    let (mut lines, mut pages) = (Vec::new(), 0);
+    loop {
+        let shown = content(w, input.clone()).await;
+        assert!(shown.chars().count() <= 100_000, "{}", shown.chars().count());
+        pages += 1;
+        let (page, note) = shown.rsplit_once("\n\n[").unwrap_or((&shown, ""));
+        assert!(!page.contains("left out") && !note.contains("nothing behind"), "{note}");
+        lines.extend(page.lines().map(str::to_owned));
+        match note.split_once("more follow with offset ") {
+            Some((_, offset)) => {
+                let offset: usize = offset.split(['.', ';']).next().unwrap().parse().unwrap();
+                assert_eq!(offset, lines.len(), "{note}");
+                input["offset"] = json!(offset);
+            }
+            None => return (lines, pages),
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_line_is_seen_once_when_the_notes_are_followed() {
+    let w = World::new();
+    let mut want = Vec::new();
+    for n in 0..300 {
+        let name = format!("f{n:03}.txt");
+        let lines: Vec<String> = (0..3).map(|i| format!("hit {n} {i} {}", "x".repeat(890))).collect();
+        w.file(&name, lines.join("\n"));
+        want.extend(lines.iter().enumerate().map(|(i, line)| format!("{name}:{}:{line}", i + 1)));
+    }
+    let (lines, count) = pages(&w, json!({"pattern": "hit"})).await;
+    assert_eq!(lines, want);
+    assert!((9..12).contains(&count), "{count}");
+    assert_eq!(pages(&w, json!({"pattern": "hit", "head_limit": 0})).await.0, want);
+    // In one file too, and with matches and their context apart.
+    w.file("one/all.txt", "a\nhit\nb\n\n\n".repeat(300));
+    let with = |more: Value| {
+        let mut input = json!({"pattern": "hit", "path": "one/all.txt"});
+        input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        input
+    };
+    assert_eq!(pages(&w, with(json!({"head_limit": 7}))).await.0.len(), 300);
+    let whole = content(&w, with(json!({"-C": 1, "head_limit": 0}))).await;
+    let shown = content(&w, with(json!({"-C": 1, "offset": 2, "head_limit": 4}))).await;
+    let from: Vec<&str> = whole.lines().skip(2).take(5).collect();
+    assert_eq!(shown.lines().take(5).collect::<Vec<_>>(), from, "with the line between two groups");
+}
+
+#[tokio::test]
+async fn what_is_beyond_eight_megabytes_of_results_is_reached() {
+    let w = World::new();
+    for n in 0..12 {
+        let line = |i| format!("hit {n} {i} {}\n", "x".repeat(900));
+        w.file(&format!("f{n:02}.txt"), (0..1_500).map(line).collect::<String>());
+    }
+    let line = "hit ".to_owned() + &"y".repeat(900) + "\n";
+    w.file("z.txt", line.repeat(20_000));
+    for (path, offset, starts) in [
+        (".", 16_499, "f10.txt:1500:hit 10 1499 xx"),
+        (".", 18_000 + 15_000, "z.txt:15001:hit yy"),
+        ("z.txt", 19_990, "z.txt:19991:hit yy"),
+    ] {
+        let shown = content(&w, json!({"pattern": "hit", "path": path, "offset": offset})).await;
+        assert!(shown.starts_with(starts), "{offset}: {}", &shown[..60]);
+        let more = shown.contains(&format!("more follow with offset {}", offset + 10));
+        assert!(!more && !shown.contains("nothing behind"));
+        assert_eq!(shown.contains("more follow with offset"), offset != 19_990, "{offset}");
+    }
+    let shown = content(&w, json!({"pattern": "hit", "offset": 38_000})).await;
+    assert_eq!(shown, "[there is nothing behind offset 38000.]");
+}
+
+#[tokio::test]
+async fn h_grp_01_a_folder_that_is_named_is_searched_though_one_file_in_it_is_not_ignored() {
+    let w = World::new();
+    std::fs::create_dir(w.path(".git")).unwrap();
+    w.file(".gitignore", "dist/*\n!dist/index.html\n");
+    w.file("dist/index.html", "plain\n");
+    w.file("dist/a.js", "needle\n");
+    for (tool, input, starts) in [
+        (
+            "Grep",
+            json!({"pattern": "needle", "path": "dist"}),
+            "1 file:\ndist/a.js\n\n[nothing matched among what",
+        ),
+        ("Glob", json!({"pattern": "dist/**/*.js"}), "dist/a.js\n\n[nothing matched among what"),
+    ] {
+        let shown = w.ok(tool, input).await;
+        assert!(shown.starts_with(starts) && !shown.contains("skipped"), "{shown}");
+    }
+    // What the rules leave counts first, and nothing stays nothing.
+    let shown = w.ok("Grep", json!({"pattern": "plain", "path": "dist"})).await;
+    assert!(shown.starts_with("1 file:\ndist/index.html\n\n[1 file or folder was skipped"), "{shown}");
+    let shown = w.ok("Grep", json!({"pattern": "absent", "path": "dist"})).await;
+    assert!(shown.starts_with("No match.\n\n[1 file or folder was skipped"), "{shown}");
+}
+
+#[tokio::test]
+async fn links_that_were_not_followed_are_told_when_nothing_matches() {
+    let w = World::new();
+    w.file("AGENTS.md", "plain\n");
+    w.file("docs/a.md", "x\n");
+    symlink("../AGENTS.md", w.path("docs/CLAUDE.md")).unwrap();
+    symlink("..", w.path("docs/up")).unwrap();
+    symlink("nowhere", w.path("docs/dangling")).unwrap();
+    let shown = w.ok("Grep", json!({"pattern": "plain", "path": "docs"})).await;
+    assert_eq!(shown, "No match.\n\n[1 link to files not followed: name one outright to search it.]");
+    assert_eq!(w.ok("Grep", json!({"pattern": "plain"})).await, "1 file:\nAGENTS.md");
+}
+
+#[tokio::test]
+async fn the_end_of_a_line_is_found_in_files_of_either_kind() {
+    let w = World::new();
+    w.file("crlf.txt", "the end\r\nno\r\n");
+    w.file("lf.txt", "the end\nno\n");
+    for (pattern, multiline) in [("end$", false), ("end$", true), ("^.*d$", false)] {
+        let shown = content(&w, json!({"pattern": pattern, "multiline": multiline, "-o": true})).await;
+        assert_eq!(shown.lines().count(), 2, "{shown}");
+        assert!(!shown.contains('\r'));
+    }
+    // Who searches for CR finds it.
+    assert_eq!(w.ok("Grep", json!({"pattern": r"end\r$"})).await, "1 file:\ncrlf.txt");
+    assert_eq!(w.ok("Grep", json!({"pattern": r"end\r\nno", "multiline": true})).await, "1 file:\ncrlf.txt");
 }

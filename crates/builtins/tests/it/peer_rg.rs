@@ -189,7 +189,8 @@ async fn peer_rg_finds_the_same_lines() {
             let mut input: Map<String, Value> = ours.as_object().unwrap().clone();
             input.insert("pattern".into(), json!(pattern));
             input.insert("head_limit".into(), json!(0));
-            let mut args = vec!["-e", *pattern];
+            // In ours `$` fits before CR LF without being asked for it.
+            let mut args = vec!["--crlf", "-e", *pattern];
             args.extend(&theirs);
             // Where ours has a heading of its own.
             let heading = usize::from(input.get("output_mode") != Some(&json!("content")));
@@ -249,8 +250,9 @@ async fn peer_rg_finds_the_same_files() {
         let named: BTreeSet<String> = lines(&w, &["--files", "-g", anchored]).into_iter().collect();
         let want: BTreeSet<String> = named.intersection(&all).cloned().collect();
         let text = w.ok("Glob", json!({"pattern": pattern})).await;
-        let got: BTreeSet<String> =
-            without_notes(&text).into_iter().filter(|l| l != "No file matches.").collect();
+        // Ours lists links to files; ripgrep does so with --follow only, which enters folders by them as well.
+        let is_theirs = |name: &String| name != "No file matches." && !w.path(name).is_symlink();
+        let got: BTreeSet<String> = without_notes(&text).into_iter().filter(is_theirs).collect();
         assert_eq!(got, want, "{pattern}");
     }
 }

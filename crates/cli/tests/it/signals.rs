@@ -242,3 +242,31 @@ fn a_request_to_quit_kills_at_once() {
     assert_eq!(wait(&mut child, BOUND).code(), Some(131));
     assert_eq!(rig.survivors(&nap), Vec::<String>::new());
 }
+
+#[test]
+fn without_session_persistence_no_file_is_left() {
+    for how in ["done", "killed"] {
+        let long = if how == "done" { "seq 1 200000" } else { "seq 1 200000; touch ready; sleep 300" };
+        let rig = Rig::answering([Reply::tool("Bash", json!({ "command": long })), Reply::text("ok")]);
+        let temp = tempfile::tempdir().unwrap();
+        let is_empty = || std::fs::read_dir(temp.path()).unwrap().next().is_none();
+        let mut command =
+            rig.command(["-p", "Go", "--no-session-persistence", "--dangerously-skip-permissions"]);
+        let child = command.env("TMPDIR", temp.path()).spawn().unwrap();
+        if how == "killed" {
+            wait_until(|| rig.project.path().join("ready").exists() && !is_empty());
+            send(&child, Signal::TERM);
+        }
+        let out = rig.finish(child);
+        assert_eq!(out.code(), if how == "done" { 0 } else { 143 }, "{}", out.stderr);
+        if how == "done" {
+            let told = rig.requests().pop().unwrap().body.to_string();
+            assert!(
+                told.contains(&format!("bytes are in {}/open-agent-", temp.path().display())),
+                "there was one"
+            );
+        }
+        assert!(is_empty(), "{how}");
+        assert!(std::fs::read_dir(rig.home.path()).unwrap().next().is_none(), "{how}");
+    }
+}

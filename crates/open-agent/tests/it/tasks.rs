@@ -237,3 +237,29 @@ async fn closing_waits_for_no_reader() {
     }
     assert!(events > 1_800, "and yet nothing is lost: {events}");
 }
+
+#[tokio::test]
+async fn an_agent_that_keeps_no_session_leaves_no_files() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let mut folders = Vec::new();
+    for is_closed in [true, false] {
+        let model = Scripted::new([background("true"), Reply::text("ok")]);
+        let agent = builder(&model, dir.path()).build().unwrap();
+        agent.prompt("go").await.unwrap();
+        until(|| agent.tasks().iter().all(|status| status.end.is_some())).await;
+        let file = agent.tasks()[0].task.output_file.clone();
+        let folder = file.parent().unwrap().to_owned();
+        assert_eq!(folder.parent(), Some(&*std::env::temp_dir()), "no folder that users would share");
+        assert!(file.is_file());
+        assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        if is_closed {
+            agent.close().await;
+        } else {
+            drop(agent);
+        }
+        assert!(!folder.exists(), "{is_closed}");
+        folders.push(folder);
+    }
+    assert_ne!(folders[0], folders[1]);
+}

@@ -74,6 +74,9 @@ pub(super) async fn start(
         path.display()
     );
     let change = (place.folder != cx.cwd()).then_some(Change::Cwd(place.folder));
+    if timeout.is_some_and(|asked| asked > MAX_MS) {
+        text.push_str(&format!(" It is ended after {MAX_MS} ms: timeout cannot be larger."));
+    }
     if let Some(note) = place.note {
         text = format!("{text}\n{note}");
     }

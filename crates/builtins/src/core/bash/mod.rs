@@ -98,7 +98,8 @@ impl Tool for Bash {
         let mut pipes = Pipes::of(&mut *running);
         let end = attend(cx, &mut *running, &mut pipes, (&mut output, limit)).await;
         let left = if end.was_killed() { Vec::new() } else { running.leave().await };
-        let mut report = Report { limit, end, left, left_output: None };
+        let is_lowered = input.timeout.is_some_and(|asked| asked > MAX_MS);
+        let mut report = Report { limit, is_lowered, end, left, left_output: None };
         if !report.left.is_empty() {
             report.left_output = pipes.hand_over(cx.files(), cx.call()).await;
         }
@@ -250,6 +251,8 @@ async fn attend(
 /// What there is to tell.
 struct Report {
     limit: Duration,
+    /// More was asked for.
+    is_lowered: bool,
     end: End,
     left: Vec<Descendant>,
     left_output: Option<PathBuf>,
@@ -276,6 +279,13 @@ impl Report {
         let spill = output.spill.as_ref();
         let whole = spill.map_or(String::new(), |(path, kept)| output::whole(path, (*kept, output.bytes)));
         let cut = head_and_tail(text, &whole);
+        // Also where no more than what overwrote itself is missing.
+        if let Some((path, _)) = spill
+            && !cut.contains(&*path.to_string_lossy())
+        {
+            let all = whole.trim_start_matches("; ");
+            notes.insert(0, format!("[The output with what was left out or overwritten: {all}.]"));
+        }
         let text = if notes.is_empty() { cut } else { join(&cut, &notes.join("\n")) };
         let exit = if let End::Exited(exit) = self.end { exit } else { Exit { code: None, signal: None } };
         let details = Details {
@@ -302,6 +312,10 @@ impl Report {
             End::Exited(Exit { code: Some(code), .. }) => Some(format!("Exit code {code}")),
             End::Exited(Exit { signal: Some(signal), .. }) => Some(format!("Ended by signal {signal}")),
             End::Exited(_) => Some("How it ended is not known.".into()),
+            End::TimedOut if self.is_lowered => Some(format!(
+                "Timed out after {MAX_MS} ms, which is the most, though a larger timeout was given: the command and all \
+                 its processes were killed. Above is what it had written. Run it in the background."
+            )),
             End::TimedOut => Some(format!(
                 "Timed out after {} ms: the command and all its processes were killed. Above is what it had written. \
                  Give a larger timeout (at most {MAX_MS}), or run it in the background.",
@@ -361,4 +375,21 @@ fn middle_out(text: &str) -> String {
     let head = text.floor_char_boundary(MAX_DETAILS / 2);
     let tail = text.ceil_char_boundary(text.len() - MAX_DETAILS / 2);
     format!("{}\n[…]\n{}", &text[..head], &text[tail..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_that_was_lowered_is_told_when_it_strikes() {
+        let note = |is_lowered| {
+            let limit = Duration::from_millis(MAX_MS);
+            let report =
+                Report { limit, is_lowered, end: End::TimedOut, left: Vec::new(), left_output: None };
+            report.end_note().unwrap()
+        };
+        assert!(note(true).contains("after 600000 ms, which is the most, though a larger timeout was given"));
+        assert!(note(false).contains("Give a larger timeout"));
+    }
 }

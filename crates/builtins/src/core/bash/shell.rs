@@ -14,19 +14,42 @@ pub(super) const EDGE: u8 = 0x1E;
 /// What a report starts with.
 pub(super) const REPORT: &[u8] = b"\x1Eopen-agent folder ";
 
-const BASH: &str = r#"exec 199>&2
-__open_agent_folder() { { [ "${BASH_SUBSHELL:-0}" = 0 ] && builtin printf '\036open-agent folder %s\036' "$PWD" >&199; } 2>/dev/null; return 0; }
-cd() { builtin cd "$@" || return; __open_agent_folder; }
-pushd() { builtin pushd "$@" || return; __open_agent_folder; }
-popd() { builtin popd "$@" || return; __open_agent_folder; }
-trap __open_agent_folder EXIT
-__open_agent_command=$1
-shift
-eval "$__open_agent_command""#;
+/// Reports the folder, from the outermost shell only: in shells that it starts the variable is not set.
+macro_rules! report {
+    () => {
+        r#"{ [ "${__open_agent_command+${BASH_SUBSHELL:-0}}" = 0 ] && builtin printf "\036open-agent folder %s\036" "$PWD" >&87 || :; } 2>/dev/null"#
+    };
+}
 
-const SH: &str = r#"exec 9>&2
-trap 'printf "\036open-agent folder %s\036" "$PWD" >&9' EXIT
-eval "$1""#;
+/// A folder's command that reports. All is in the function itself, so that it goes on working where it is exported, and
+/// out of what `set -x` shows.
+macro_rules! reporting {
+    ($name:literal) => {
+        concat!(
+            $name,
+            "() { { local - && set +x; } 2>/dev/null; builtin ",
+            $name,
+            r#" "$@" || return; "#,
+            report!(),
+            "; return 0; }; "
+        )
+    };
+}
+
+/// All of it is in one line, so that bash counts the lines of the command from one on. The number of the descriptor is
+/// one that nobody uses, below a hundred so that it is there whatever `ulimit -n` says.
+const BASH: &str = concat!(
+    "exec 87>&2; ",
+    reporting!("cd"),
+    reporting!("pushd"),
+    reporting!("popd"),
+    "trap '",
+    report!(),
+    "' EXIT; ",
+    r#"__open_agent_command=$1; shift; eval "$__open_agent_command""#
+);
+
+const SH: &str = r#"exec 9>&2; trap 'printf "\036open-agent folder %s\036" "$PWD" >&9' EXIT; eval "$1""#;
 
 /// Runs `command` in bash.
 pub(super) fn bash(folder: &Path, command: &str) -> CommandSpec {

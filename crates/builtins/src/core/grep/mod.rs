@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use self::collect::{Collected, Collector, Record};
 use self::search::Search;
-use crate::bounds::{count, head_and_tail};
+use crate::bounds::{MAX_CHARS, count, head_and_tail};
 use crate::paths::{explain, read_access, resolve, shown};
 use crate::walk::{Deadline, PATIENCE, Rules, Tally, Walk, with_notes};
 
@@ -29,6 +29,9 @@ const MAX_PATTERN: usize = 32 * 1024 * 1024;
 const MAX_STATES: usize = 64 * 1024 * 1024;
 /// The most characters of a line that are shown.
 pub(super) const MAX_LINE: usize = 1_000;
+
+/// Characters of the heading and of the note that says where the next page begins, at most.
+const MAX_HEADING: usize = 300;
 
 pub(super) struct Grep;
 
@@ -151,7 +154,11 @@ async fn answer(input: Input, cx: &ToolCx, deadline: Deadline) -> Result<ToolOut
         // Here, for a large pattern takes its time.
         let search = Search::new(&asked, matcher(&asked)?);
         Ok::<_, ToolError>(match place {
-            Place::Folder(plan) => search_folder(&search, &plan, &into, &watched),
+            Place::Folder(plan) => {
+                let tally = search_folder(&search, &plan, &into, &watched);
+                search.worker(&into, &watched).bring_page();
+                tally
+            }
             Place::File(path, file) => {
                 search.file_alone(&path, file, &into, &watched);
                 Tally::default()
@@ -175,8 +182,14 @@ fn matcher(input: &Input) -> Result<RegexMatcher, ToolError> {
         .dfa_size_limit(MAX_STATES);
     if input.multiline {
         builder.dot_matches_new_line(true);
+        if ends_with_cr(input) {
+            builder.crlf(true).line_terminator(None);
+        }
     } else {
         builder.line_terminator(Some(b'\n'));
+        if ends_with_cr(input) {
+            builder.crlf(true);
+        }
     }
     builder.build(&input.pattern).map_err(|error| {
         let text = error.to_string();
@@ -191,6 +204,11 @@ fn matcher(input: &Input) -> Result<RegexMatcher, ToolError> {
         };
         ToolError::bad_input(format!("The pattern is no valid regular expression: {text}\n{hint}"))
     })
+}
+
+/// Whether CR LF ends a line as LF does, so that `$` fits in files of either kind: unless CR is what is searched for.
+fn ends_with_cr(input: &Input) -> bool {
+    !["\\r", "\r", "\\x0d", "\\x0D"].iter().any(|cr| input.pattern.contains(cr))
 }
 
 /// As ripgrep's `--glob`: relative to the working folder, and stronger than ignore files.
@@ -243,12 +261,32 @@ fn search_folder(search: &Search, plan: &Plan, into: &Collector, deadline: &Dead
         };
         walk.run(|| {
             let mut worker = search.worker(into, deadline);
-            move |met| worker.search(met.path)
+            move |met| match met.is_link() {
+                false => worker.search(met.path),
+                true if met.is_file() => into.link(),
+                true => {}
+            }
         })
     };
     let tally = by(Rules::All);
-    // A folder that was named and of which the rules leave nothing is meant as it is.
-    if plan.is_named && tally.files() == 0 && tally.skipped() != (0, 0) { by(Rules::None) } else { tally }
+    if !plan.is_named || into.has_any() || tally.is_late() {
+        return tally;
+    }
+    // A folder that was named is meant as it is, where the rules leave nothing of it or nothing that matches.
+    let (ignored, hidden) = tally.skipped();
+    if tally.files() == 0 && (ignored, hidden) != (0, 0) {
+        into.begin_again();
+        return by(Rules::None);
+    }
+    if ignored > 0 {
+        into.begin_again();
+        let walked = by(Rules::None);
+        if into.has_any() {
+            into.without_rules();
+            return walked;
+        }
+    }
+    tally
 }
 
 fn output(cx: &ToolCx, input: &Input, collected: Collected, tally: &Tally) -> ToolOutput {
@@ -256,13 +294,23 @@ fn output(cx: &ToolCx, input: &Input, collected: Collected, tally: &Tally) -> To
         0 => usize::MAX,
         limit => limit,
     };
-    let mut out = Rendered { left_out: input.offset, room: limit, ..Rendered::default() };
+    let mut notes = collected.notes();
+    notes.extend(tally.notes());
+    // The page ends where the answer's bound is, so that nothing has to be cut out of its middle.
+    let around = notes.iter().map(|note| note.chars().count() + 2).sum::<usize>() + MAX_HEADING;
+    let mut out = Rendered {
+        left_out: input.offset,
+        room: limit,
+        chars: MAX_CHARS.saturating_sub(around),
+        ..Rendered::default()
+    };
     let names: Vec<_> = collected.files.keys().map(|path| shown(cx, path).into_owned()).collect();
     for (name, hits) in names.iter().zip(collected.files.values()) {
         match input.output_mode {
             OutputMode::FilesWithMatches => out.line(|text| text.push_str(name)),
             OutputMode::Count => out.line(|text| text.push_str(&format!("{name}:{}", hits.matches))),
             OutputMode::Content => {
+                out.pass_by(hits.lines - hits.records.len());
                 for record in &hits.records {
                     render(&mut out, name, record, input.numbers.unwrap_or(true));
                 }
@@ -270,20 +318,10 @@ fn output(cx: &ToolCx, input: &Input, collected: Collected, tally: &Tally) -> To
             }
         }
     }
-    let mut notes = Vec::new();
-    if out.is_cut || collected.is_cut {
-        let what = if input.output_mode == OutputMode::Content { "lines" } else { "files" };
-        notes.push(format!(
-            "cut after {} {what}; more follow with offset {}",
-            out.lines,
-            input.offset + out.lines
-        ));
+    let is_cut = out.is_cut || collected.is_cut;
+    if let Some(note) = page_note(input, &out, is_cut, tally) {
+        notes.insert(0, note);
     }
-    if out.lines == 0 && input.offset > 0 && !collected.files.is_empty() {
-        notes.push(format!("there is nothing behind offset {}", input.offset));
-    }
-    notes.extend(collected.notes());
-    notes.extend(tally.notes());
     let text = match input.output_mode {
         _ if collected.files.is_empty() => "No match.".to_owned(),
         OutputMode::Content => out.text,
@@ -298,13 +336,25 @@ fn output(cx: &ToolCx, input: &Input, collected: Collected, tally: &Tally) -> To
         num_matches: collected.files.values().map(|hits| hits.matches).sum(),
         applied_limit: (limit != usize::MAX).then_some(limit),
         applied_offset: input.offset,
-        truncated: out.is_cut || collected.is_cut || tally.is_late(),
+        truncated: is_cut || tally.is_late(),
         timed_out: tally.is_late(),
         skipped_ignored,
         skipped_hidden,
     };
     let text = with_notes(text.trim_end_matches('\n').to_owned(), &notes);
     ToolOutput::text(head_and_tail(text, "; narrow the search or use offset")).with_details(&details)
+}
+
+/// Says where the next page begins, or that this one is behind the last.
+fn page_note(input: &Input, out: &Rendered, is_cut: bool, tally: &Tally) -> Option<String> {
+    let what = if input.output_mode == OutputMode::Content { "lines" } else { "files" };
+    let next = input.offset + out.lines;
+    if is_cut && out.lines > 0 {
+        return Some(format!("cut after {} {what}; more follow with offset {next}", out.lines));
+    }
+    // Of a search that was ended early nobody knows what is behind the offset.
+    let is_behind = input.offset > 0 && out.lines == 0 && out.has_any && !is_cut && !tally.is_late();
+    is_behind.then(|| format!("there is nothing behind offset {}", input.offset))
 }
 
 fn found(mode: OutputMode, collected: &Collected) -> String {
@@ -343,25 +393,50 @@ struct Rendered {
     lines: usize,
     left_out: usize,
     room: usize,
+    /// Characters that there is room for.
+    chars: usize,
     is_cut: bool,
+    /// There is something, shown or not.
+    has_any: bool,
     gap: bool,
 }
 
 impl Rendered {
     fn line(&mut self, write: impl FnOnce(&mut String)) {
+        let gap = std::mem::take(&mut self.gap);
+        self.has_any = true;
         if self.left_out > 0 {
             self.left_out -= 1;
-        } else if self.lines == self.room {
+        } else if self.lines == self.room || self.is_cut {
             self.is_cut = true;
         } else {
-            if self.gap && self.lines > 0 {
+            let before = self.text.len();
+            if gap && self.lines > 0 {
                 self.text.push_str("--\n");
             }
-            self.lines += 1;
             write(&mut self.text);
             self.text.push('\n');
+            let chars = self.text[before..].chars().count();
+            match self.chars.checked_sub(chars) {
+                // One is shown in any case, or the next page would begin where this one does.
+                None if self.lines > 0 => {
+                    self.text.truncate(before);
+                    self.is_cut = true;
+                }
+                left => {
+                    self.chars = left.unwrap_or(0);
+                    self.lines += 1;
+                }
+            }
         }
-        self.gap = false;
+    }
+
+    /// Lines that were counted only.
+    fn pass_by(&mut self, lines: usize) {
+        let before = lines.min(self.left_out);
+        self.left_out -= before;
+        self.has_any |= lines > 0;
+        self.is_cut |= lines > before;
     }
 
     fn gap(&mut self) {
