@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::write::read_and_write;
 use crate::bounds::count;
 use crate::edits::{Hunk, Matches, Replaced, explain_miss, patch};
-use crate::paths::{explain, is_missing, resolve, shown};
+use crate::paths::{changed, explain, is_missing, resolve, shown};
 use crate::text::{Text, read_whole, to_windows_1252};
 
 /// How many places are named.
@@ -80,11 +80,8 @@ impl Tool for Edit {
             tokio::task::spawn_blocking(move || edit(&cx, path, bytes, input)).await??
         };
         // What was written meanwhile must not be lost.
-        if cx.files().stamp(&path).await? != Some(stamp) {
-            return Err(changed(cx, &path));
-        }
-        let stamp =
-            cx.files().replace(&path, &edited.bytes).await.map_err(|error| explain(cx, &path, error))?;
+        let replaced = cx.files().replace_if(&path, &edited.bytes, Some(stamp)).await;
+        let stamp = replaced.map_err(|error| explain(cx, &path, error))?;
         Ok(edited.output.with_change(Change::FileSeen(FileSeen { path, stamp })))
     }
 }
@@ -162,7 +159,9 @@ fn replace(text: &Text, name: &str, input: &Input) -> Result<Replaced, ToolError
 
 async fn create(cx: &ToolCx, path: &Path, input: &Input) -> Result<ToolOutput, ToolError> {
     let bytes = input.new_string.as_bytes();
-    let stamp = cx.files().replace(path, bytes).await.map_err(|error| explain(cx, path, error))?;
+    let nothing: Option<FileStamp> = None;
+    let made = cx.files().replace_if(path, bytes, nothing).await;
+    let stamp = made.map_err(|error| explain(cx, path, error))?;
     let details = Details {
         file_path: path,
         old_string: "",
@@ -181,19 +180,12 @@ async fn create(cx: &ToolCx, path: &Path, input: &Input) -> Result<ToolOutput, T
 pub(super) fn check_seen(cx: &ToolCx, path: &Path, now: FileStamp) -> Result<(), ToolError> {
     match cx.seen(path) {
         Some(seen) if now.agrees_with(&seen) => Ok(()),
-        Some(_) => Err(changed(cx, path)),
+        Some(_) => Err(ToolError::new(changed(cx, path))),
         None => Err(ToolError::new(format!(
             "{} exists and has not been read in this session. Read it first.",
             shown(cx, path)
         ))),
     }
-}
-
-fn changed(cx: &ToolCx, path: &Path) -> ToolError {
-    ToolError::new(format!(
-        "{} was changed by someone else since it was last read. Nothing was written. Read it again first.",
-        shown(cx, path)
-    ))
 }
 
 fn places(lines: &[usize]) -> String {

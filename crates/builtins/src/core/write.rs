@@ -58,6 +58,7 @@ impl Tool for Write {
             Err(error) if is_missing(&error) => None,
             Err(error) => return Err(explain(cx, &path, error)),
         };
+        let known = old.as_ref().map(|(_, stamp)| *stamp);
         let (bytes, original) = match old {
             None => (input.content.clone().into_bytes(), None),
             Some((bytes, stamp)) => {
@@ -65,7 +66,8 @@ impl Tool for Write {
                 (keep_form(&bytes, &input.content), Some(bytes))
             }
         };
-        let stamp = cx.files().replace(&path, &bytes).await.map_err(|error| explain(cx, &path, error))?;
+        let replaced = cx.files().replace_if(&path, &bytes, known).await;
+        let stamp = replaced.map_err(|error| explain(cx, &path, error))?;
         let lines = count(input.content.lines().count(), "line");
         let (kind, did) = if original.is_some() { ("update", "Overwrote") } else { ("create", "Created") };
         let original = original.unwrap_or_default();

@@ -199,6 +199,29 @@ async fn what_was_changed_meanwhile_is_not_lost() {
     w.ok("Edit", edit("a.txt", "else", "ELSE")).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_sessions_that_edit_a_file_none_loses_an_edit_reported_as_done() {
+    const EDITS: usize = 20;
+    let (a, b) = (World::new(), World::new());
+    let path = a.file("a.txt", (0..2 * EDITS).map(|n| format!("<{n}>\n")).collect::<String>());
+    let name = path.to_str().unwrap();
+    let edits = async |w: &World, from: usize| {
+        for n in from..from + EDITS {
+            loop {
+                w.read(&path).await;
+                let input = edit(name, &format!("<{n}>"), &format!("[{n}]"));
+                match w.call("Edit", input).await {
+                    Ok(_) => break,
+                    Err(error) => assert!(error.text().contains("changed by someone else"), "{error:?}"),
+                }
+            }
+        }
+    };
+    tokio::join!(edits(&a, 0), edits(&b, EDITS));
+    let all: String = (0..2 * EDITS).map(|n| format!("[{n}]\n")).collect();
+    assert_eq!(String::from_utf8(a.bytes("a.txt")).unwrap(), all);
+}
+
 #[tokio::test]
 async fn what_is_no_text_is_refused() {
     let w = World::new();
@@ -206,4 +229,6 @@ async fn what_is_no_text_is_refused() {
     assert!(w.fails("Edit", edit("d", "a", "b")).await.contains("is a folder"));
     assert!(w.fails("Edit", edit("/dev/zero", "a", "b")).await.contains("is a device"));
     assert!(w.fails("Edit", edit("", "a", "b")).await.contains("the path is empty"));
+    let _socket = std::os::unix::net::UnixListener::bind(w.path("socket")).unwrap();
+    assert!(w.fails("Edit", edit("socket", "a", "b")).await.contains("is a socket"));
 }
