@@ -140,6 +140,7 @@ fn replace(text: &Text, name: &str, input: &Input) -> Result<Replaced, ToolError
     if matches.len() == 0 {
         return Err(ToolError::new(explain_miss(&text.body, &input.old_string)));
     }
+    // Also where they overlap it is not clear which one is meant.
     if matches.len() > 1 && !input.replace_all {
         return Err(ToolError::new(format!(
             "old_string occurs {} times in {name}, at {}. Nothing was changed. Add lines around it so that it occurs \
