@@ -40,6 +40,8 @@ async fn a_part_says_what_it_is_a_part_of() {
     assert_eq!(part, "  4999\tline 4999\n  5000\tline 5000\n");
     let behind = w.ok("Read", json!({"file_path": "a.txt", "offset": 6_000})).await;
     assert_eq!(behind, "[The file has only 5000 lines; line 6000 is behind its end.]");
+    let behind = w.ok("Read", json!({"file_path": "a.txt", "offset": u64::MAX})).await;
+    assert_eq!(behind, format!("[The file has only 5000 lines; line {} is behind its end.]", u64::MAX));
     for input in [json!({"file_path": "a.txt", "offset": 0}), json!({"file_path": "a.txt", "limit": 0})] {
         assert!(w.fails("Read", input).await.contains("count from 1"));
     }
