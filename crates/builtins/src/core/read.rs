@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::bounds::{MAX_CHARS, count};
 use crate::media::{Media, check_image, check_pdf};
 use crate::paths::{explain, read_access, resolve};
-use crate::text::{SAMPLE, Sniffed, show, sniff};
+use crate::text::{Census, Charset, SAMPLE, Sniffed, show, sniff};
 use crate::walk::{Deadline, PATIENCE};
 
 const DEFAULT_LINES: u64 = 2_000;
@@ -205,6 +205,8 @@ struct Lines {
     counted: bool,
     cut: usize,
     latin: usize,
+    /// Of the bytes of the lines that are shown.
+    census: Census,
     full: bool,
     /// The deadline came before the end.
     late: bool,
@@ -232,6 +234,7 @@ impl Lines {
             lines.shown += 1;
             lines.cut += usize::from(cut);
             lines.latin += usize::from(latin);
+            lines.census.add(&line);
             push_numbered(&mut lines.text, lines.total, &text);
         }
         let reached = from.late;
@@ -267,10 +270,17 @@ impl Lines {
             notes.push(format!("{} longer than {MAX_LINE} characters were cut.", count(self.cut, "line")));
         }
         if self.latin > 0 {
-            notes.push(format!(
-                "{} with bytes that are no UTF-8, shown as Windows-1252 (Latin-1). Edit keeps them.",
-                count(self.latin, "line")
-            ));
+            let lines = count(self.latin, "line");
+            notes.push(if self.census.charset() == Charset::Unknown {
+                format!(
+                    "{lines} in an unknown encoding that is no UTF-8: characters that are not ASCII are shown wrong, \
+                     and Edit does not take them. Convert a copy with iconv in Bash to read them."
+                )
+            } else {
+                format!(
+                    "{lines} with bytes that are no UTF-8, shown as Windows-1252 (Latin-1). Edit keeps them."
+                )
+            });
         }
         if let Some(codec) = codec {
             notes.push(format!("The file is encoded in {codec}. Edit and Write keep that."));

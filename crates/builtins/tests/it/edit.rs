@@ -37,6 +37,15 @@ async fn one_text_for_another() {
 }
 
 #[tokio::test]
+async fn a_text_that_overlaps_itself_is_in_two_places() {
+    let w = World::new();
+    w.read(&w.file("a.txt", "aXaXa\n")).await;
+    let error = w.fails("Edit", edit("a.txt", "aXa", "b")).await;
+    assert!(error.contains("occurs 2 times in a.txt, at line 1"), "{error}");
+    assert_eq!(w.bytes("a.txt"), b"aXaXa\n");
+}
+
+#[tokio::test]
 async fn text_is_literal() {
     let w = World::new();
     w.file("a.txt", "f(x) = $1\n");

@@ -84,6 +84,12 @@ async fn what_is_no_file_is_refused() {
     std::fs::create_dir(w.path("d")).unwrap();
     assert!(w.fails("Write", write("d", "x")).await.contains("is a folder"));
     assert!(w.fails("Write", write("/dev/full", "x")).await.contains("is a device"));
+    for path in ["new/", "new/."] {
+        assert!(w.fails("Write", write(path, "x")).await.contains("names a folder"));
+        let made = json!({"file_path": path, "old_string": "", "new_string": "x"});
+        assert!(w.fails("Edit", made).await.contains("names a folder"));
+    }
+    assert!(!w.path("new").exists());
     w.file("f", "x");
     assert!(w.call("Write", write("f/below", "x")).await.is_err());
 }
