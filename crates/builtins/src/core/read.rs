@@ -126,14 +126,19 @@ fn read(mut file: File, path: &Path, window: &Window, deadline: &Deadline) -> Re
     file.by_ref().take(SAMPLE as u64).read_to_end(&mut sample)?;
     let seen = Change::FileSeen(FileSeen { path: path.to_owned(), stamp });
     if let Some(media) = Media::of(&sample) {
-        return media_output(file, path, stamp.len, (media, sample)).map(|output| output.with_change(seen));
+        match media_output(&mut file, path, stamp.len, (media, &sample)) {
+            Ok(output) => return Ok(output.with_change(seen)),
+            Err(_) if media.may_be_text(&sample) => file.seek(io::SeekFrom::Start(sample.len() as u64))?,
+            Err(why) => return Ok(refused(why, seen)),
+        };
     }
     let Sniffed::Text { encoding, mark } = sniff(&sample) else {
-        return Err(ToolError::new(format!(
+        let why = format!(
             "{} is a binary file of {} bytes; it cannot be shown as text. Look into it with Bash (file, xxd, strings).",
             path.display(),
             stamp.len
-        )));
+        );
+        return Ok(refused(why, seen));
     };
     if stamp.len == 0 && sample.is_empty() {
         let file = FileDetails {
@@ -157,13 +162,19 @@ fn read(mut file: File, path: &Path, window: &Window, deadline: &Deadline) -> Re
     Ok(lines.into_output(path, window, encoding.codec().map(|c| c.name())).with_change(seen))
 }
 
+/// What cannot be shown was looked at all the same: it may be written anew.
+fn refused(why: String, seen: Change) -> ToolOutput {
+    ToolOutput::text(why).as_error().with_change(seen)
+}
+
+/// The picture or document, or why it is refused.
 fn media_output(
-    file: File,
+    file: &mut File,
     path: &Path,
     len: u64,
-    (media, mut bytes): (Media, Vec<u8>),
-) -> Result<ToolOutput, ToolError> {
-    let refuse = |why: String| ToolError::new(format!("{}: {why}", path.display()));
+    (media, start): (Media, &[u8]),
+) -> Result<ToolOutput, String> {
+    let refuse = |why: String| format!("{}: {why}", path.display());
     if len > media.max_bytes() {
         let smaller = "Make a smaller copy, or take a part out, with Bash and read that.";
         return Err(refuse(format!(
@@ -171,7 +182,9 @@ fn media_output(
             media.max_bytes()
         )));
     }
-    file.take(media.max_bytes() + 1).read_to_end(&mut bytes)?;
+    let mut bytes = start.to_vec();
+    let rest = file.take(media.max_bytes() + 1).read_to_end(&mut bytes);
+    rest.map_err(|error| refuse(error.to_string()))?;
     let base64 = |media_type: &str| Source::Inline {
         media_type: media_type.to_owned(),
         data: Arc::from(STANDARD.encode(&bytes)),

@@ -252,3 +252,37 @@ async fn h_red_02_a_pdf_that_a_vendor_refuses_never_gets_in() {
         assert!(error.contains("pdftotext") || error.contains("take a part out"), "{error}");
     }
 }
+
+#[tokio::test]
+async fn the_word_for_encryption_encrypts_nothing() {
+    let w = World::new();
+    let with = |entry: &str| pdf(1).replace("trailer<<", &format!("trailer<<{entry}"));
+    for entry in ["/Title(see /Encrypt here)", "/EncryptMetadata true", "/Encrypt 9"] {
+        w.file("a.pdf", with(entry));
+        assert_eq!(w.ok("Read", json!({"file_path": "a.pdf"})).await, "<block>", "{entry}");
+    }
+    for entry in ["/Encrypt 9 0 R", "/Encrypt\n12\n0\nR", "/Encrypt<</V 1>>"] {
+        w.file("a.pdf", with(entry));
+        let error = w.fails("Read", json!({"file_path": "a.pdf"})).await;
+        assert!(error.contains("is encrypted"), "{entry}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn text_that_begins_like_a_picture_or_a_document_is_shown() {
+    let w = World::new();
+    let long = format!("%PDF-1.4 é\n{}", "é\n".repeat(200_000));
+    for (name, body) in [
+        ("a.c", "%PDF-1.4\nint main;\n"),
+        ("b.txt", "GIF89a is a format;\n"),
+        ("c.txt", "RIFF1234WEBP is one too\n"),
+        ("d.txt", &long),
+    ] {
+        w.file(name, body);
+        let shown = w.ok("Read", json!({"file_path": name, "limit": 3})).await;
+        let first = body.lines().next().unwrap();
+        assert!(shown.starts_with(&format!("     1\t{first}\n")), "{name}: {shown}");
+    }
+    let shown = w.ok("Read", json!({"file_path": "d.txt", "offset": 200_001})).await;
+    assert_eq!(shown, "200001\té\n");
+}

@@ -93,3 +93,15 @@ async fn what_is_no_file_is_refused() {
     w.file("f", "x");
     assert!(w.call("Write", write("f/below", "x")).await.is_err());
 }
+
+#[tokio::test]
+async fn what_read_cannot_show_can_be_written_after_it_was_looked_at() {
+    let w = World::new();
+    for (name, bytes) in [("prog", &b"\x7FELF\x02\x01\0\0"[..]), ("cut.png", b"\x89PNG\r\n\x1A\n")] {
+        w.file(name, bytes);
+        assert!(w.fails("Write", write(name, "x")).await.contains("Read it first"));
+        w.fails("Read", json!({"file_path": name})).await;
+        assert!(w.ok("Write", write(name, "x\n")).await.starts_with("Overwrote"));
+        assert_eq!(w.bytes(name), b"x\n");
+    }
+}
