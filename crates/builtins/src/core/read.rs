@@ -11,7 +11,8 @@ use encoding_rs_io::DecodeReaderBytesBuilder;
 use open_agent_model::{Access, Change, Effect, FileSeen, ResultBlock, Source};
 use open_agent_tool::{Tool, ToolCx, ToolError, ToolOutput, file_stamp};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::bounds::{MAX_CHARS, count};
 use crate::media::{Media, check_image, check_pdf};
@@ -35,8 +36,12 @@ pub(super) struct Input {
     /// The file; relative paths start at the working folder.
     file_path: String,
     /// First line to read, counted from 1.
+    #[serde(default, deserialize_with = "whole_number")]
+    #[schemars(with = "Option<u64>")]
     offset: Option<u64>,
     /// How many lines (default 2000).
+    #[serde(default, deserialize_with = "whole_number")]
+    #[schemars(with = "Option<u64>")]
     limit: Option<u64>,
 }
 
@@ -71,6 +76,22 @@ impl Tool for Read {
         let read = deadline.bound(move || read(file, &path, &window, &watched)).await?;
         read.unwrap_or_else(|| Err(ToolError::new(format!("{name} could not be read in time."))))
     }
+}
+
+/// Models also write `"2"` and `2.0`, and mean 2: no reason for another round.
+fn whole_number<'de, D: Deserializer<'de>>(input: D) -> Result<Option<u64>, D::Error> {
+    let value = Option::<serde_json::Value>::deserialize(input)?;
+    let number = match &value {
+        None => return Ok(None),
+        Some(serde_json::Value::String(text)) => text.trim().parse().ok(),
+        Some(value) => value.as_u64().or_else(|| {
+            let text = value.as_f64()?.to_string();
+            text.parse().ok()
+        }),
+    };
+    number.map(Some).ok_or_else(|| {
+        D::Error::custom(format!("{} is no whole number from 1 on", value.unwrap_or_default()))
+    })
 }
 
 struct Window {

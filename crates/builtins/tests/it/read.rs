@@ -42,6 +42,14 @@ async fn a_part_says_what_it_is_a_part_of() {
     assert_eq!(behind, "[The file has only 5000 lines; line 6000 is behind its end.]");
     let behind = w.ok("Read", json!({"file_path": "a.txt", "offset": u64::MAX})).await;
     assert_eq!(behind, format!("[The file has only 5000 lines; line {} is behind its end.]", u64::MAX));
+    for offset in [json!("4999"), json!(4999.0)] {
+        let part = w.ok("Read", json!({"file_path": "a.txt", "offset": offset, "limit": "1"})).await;
+        assert!(part.starts_with("  4999\tline 4999\n\n[Lines 4999-4999 of 5000."), "{part}");
+    }
+    for offset in [json!("x"), json!(1.5), json!(-1), json!([1])] {
+        let error = w.fails("Read", json!({"file_path": "a.txt", "offset": offset})).await;
+        assert!(error.contains("is no whole number from 1 on"), "{error}");
+    }
     for input in [json!({"file_path": "a.txt", "offset": 0}), json!({"file_path": "a.txt", "limit": 0})] {
         assert!(w.fails("Read", input).await.contains("count from 1"));
     }
