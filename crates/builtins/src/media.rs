@@ -37,6 +37,17 @@ impl Media {
         }
     }
 
+    /// Whether a file of this start that is no proper picture or document is text that begins like one.
+    pub(crate) fn may_be_text(self, start: &[u8]) -> bool {
+        // The last character may be cut off with the rest of the file.
+        let is_utf8 = match std::str::from_utf8(start) {
+            Ok(_) => true,
+            Err(error) => error.error_len().is_none(),
+        };
+        let has_objects = self == Self::Pdf && memchr::memmem::find(start, b" 0 obj").is_some();
+        is_utf8 && !has_objects && memchr::memchr(0, start).is_none()
+    }
+
     /// The most bytes that are taken.
     pub(crate) fn max_bytes(self) -> u64 {
         match self {
@@ -166,7 +177,7 @@ pub(crate) fn check_pdf(bytes: &[u8]) -> Result<usize, String> {
     if memchr::memmem::find(end, b"%%EOF").is_none() || !find(b"startxref") {
         return Err(format!("the PDF is broken or cut off. {PAGE_HINT}"));
     }
-    if find(b"/Encrypt") {
+    if is_encrypted(bytes) {
         return Err(format!("the PDF is encrypted. {PAGE_HINT}"));
     }
     match pages(bytes) {
@@ -176,6 +187,25 @@ pub(crate) fn check_pdf(bytes: &[u8]) -> Result<usize, String> {
         }
         Some(n) => Ok(n),
     }
+}
+
+/// Whether some dictionary has the entry, which refers to an object or is a dictionary; the word alone means nothing.
+fn is_encrypted(bytes: &[u8]) -> bool {
+    const KEY: &[u8] = b"/Encrypt";
+    memchr::memmem::find_iter(bytes, KEY).any(|at| {
+        let after = bytes.get(at + KEY.len()..).unwrap_or_default();
+        let value = skip_space(&after[..after.len().min(100)]);
+        let mut rest = value;
+        for _ in 0..2 {
+            let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+            let next = skip_space(&rest[digits..]);
+            if digits == 0 || next.len() == rest.len() - digits {
+                return value.starts_with(b"<<");
+            }
+            rest = next;
+        }
+        rest.starts_with(b"R")
+    })
 }
 
 /// The largest number that the page tree, the pages themselves and a linearised header give.

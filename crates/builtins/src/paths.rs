@@ -44,10 +44,19 @@ pub(crate) fn explain(cx: &ToolCx, path: &Path, error: PortError) -> ToolError {
         PortError::WrongKind { what, .. } => {
             format!("{} is {what}; only files can be read or written.", path.display())
         }
+        PortError::Changed { .. } => changed(cx, path),
         error if is_missing(error) => missing(cx, path),
         error => error.to_string(),
     };
     ToolError::new(text).with_source(error)
+}
+
+/// That a file is not what the session knows.
+pub(crate) fn changed(cx: &ToolCx, path: &Path) -> String {
+    format!(
+        "{} was changed by someone else since it was last read. Nothing was written. Read it again first.",
+        shown(cx, path)
+    )
 }
 
 fn missing(cx: &ToolCx, path: &Path) -> String {

@@ -15,7 +15,8 @@ pub(crate) const SAMPLE: usize = 64 * 1024;
 /// The largest file that is changed as a whole in memory.
 const MAX_WHOLE: u64 = 128 * 1024 * 1024;
 
-const UTF8_MARK: &[u8] = b"\xEF\xBB\xBF";
+/// U+FEFF in UTF-8.
+pub(crate) const MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// How a file's text is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,8 +57,8 @@ pub(crate) enum Sniffed {
 /// Looks at a file's start.
 pub(crate) fn sniff(sample: &[u8]) -> Sniffed {
     let text = |encoding, mark| Sniffed::Text { encoding, mark };
-    if sample.starts_with(UTF8_MARK) {
-        return text(Encoding::Bytes, UTF8_MARK.len());
+    if sample.starts_with(MARK) {
+        return text(Encoding::Bytes, MARK.len());
     }
     if sample.starts_with(b"\xFF\xFE\0\0") {
         return Sniffed::Binary;
@@ -132,24 +133,122 @@ impl Text {
         std::str::from_utf8(&self.body).is_ok()
     }
 
-    /// `text` in the bytes of this file. `None`: the file's encoding has no such character.
-    pub(crate) fn bytes_of<'a>(&self, text: &'a str) -> Option<Cow<'a, [u8]>> {
-        if text.is_ascii() || self.is_utf8() || has_utf8(&self.body) {
+    /// What the bytes of its body are.
+    pub(crate) fn charset(&self) -> Charset {
+        let mut census = Census::default();
+        census.add(&self.body);
+        census.charset()
+    }
+
+    /// `text` in the bytes of this file. `None`: the file's encoding has no such character, or is not known.
+    pub(crate) fn bytes_of<'a>(&self, text: &'a str, charset: Charset) -> Option<Cow<'a, [u8]>> {
+        if text.is_ascii() {
             return Some(text.as_bytes().into());
         }
-        to_windows_1252(text).map(Cow::Owned)
+        match charset {
+            Charset::Utf8 => Some(text.as_bytes().into()),
+            Charset::Windows1252 => to_windows_1252(text).map(Cow::Owned),
+            Charset::Unknown => None,
+        }
     }
+
+    /// The text with neither mark nor what it stands for: a mark is written once.
+    pub(crate) fn without_mark<'a>(&self, text: &'a str) -> &'a str {
+        if self.has_mark() { text.strip_prefix('\u{feff}').unwrap_or(text) } else { text }
+    }
+
+    /// Whether there is a mark in front of it.
+    pub(crate) fn has_mark(&self) -> bool {
+        !self.mark.is_empty()
+    }
+
+    /// Takes the mark away, unless it is needed to tell the encoding.
+    pub(crate) fn drop_mark(&mut self) {
+        if self.encoding == Encoding::Bytes {
+            self.mark.clear();
+        }
+    }
+}
+
+/// What bytes that ASCII is a part of are encoded in, as far as they tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Charset {
+    /// UTF-8, but for stray bytes at most.
+    Utf8,
+    /// Windows-1252, of which Latin-1 is a part.
+    Windows1252,
+    /// Something else, perhaps with characters of two bytes, the second of which may look like ASCII.
+    Unknown,
+}
+
+/// Counts what tells one charset from another.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Census {
+    /// Characters of several bytes in proper UTF-8.
+    wide: usize,
+    /// Bytes that are no UTF-8, and how many groups of them touch a character of several bytes.
+    strays: usize,
+    touching: usize,
+    /// Bytes from 0x80 on, and how many of them stand next to another: in western text few do, where characters have
+    /// two bytes most.
+    high: usize,
+    paired: usize,
+    /// Bytes that western text has nowhere, or not where they are.
+    odd: usize,
+}
+
+impl Census {
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        if bytes.is_ascii() {
+            return;
+        }
+        let mut open = false;
+        for chunk in bytes.utf8_chunks() {
+            let valid = chunk.valid();
+            self.wide += valid.chars().filter(|c| !c.is_ascii()).count();
+            self.strays += chunk.invalid().len();
+            // The group before this chunk, and the one at its end.
+            self.touching += usize::from(open && valid.starts_with(|c: char| !c.is_ascii()));
+            open = !chunk.invalid().is_empty();
+            self.touching += usize::from(open && valid.ends_with(|c: char| !c.is_ascii()));
+        }
+        let is_high = |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(|b| *b >= 0x80);
+        for (at, byte) in bytes.iter().enumerate().filter(|(_, byte)| **byte >= 0x80) {
+            self.high += 1;
+            self.paired += usize::from(is_high(at.checked_sub(1)) || is_high(Some(at + 1)));
+            let next = bytes.get(at + 1).copied().unwrap_or(b' ');
+            self.odd += usize::from(match byte {
+                // No characters at all.
+                0x81 | 0x8D | 0x8F | 0x90 | 0x9D => true,
+                // Signs that no word or path goes on after: ƒ † ‡ ˆ ‰ ” • ˜.
+                0x83 | 0x86..=0x89 | 0x94 | 0x95 | 0x98 => is_second(next),
+                _ => next == b'\\',
+            });
+        }
+    }
+
+    pub(crate) fn charset(self) -> Charset {
+        // Some bytes of something else happen to be UTF-8; what is none is right beside them.
+        let is_utf8 = self.wide > self.strays && (self.touching == 0 || self.wide > self.strays * 8);
+        if self.strays == 0 || is_utf8 {
+            Charset::Utf8
+        } else if self.odd * 4 <= self.high && self.paired * 2 <= self.high {
+            Charset::Windows1252
+        } else {
+            Charset::Unknown
+        }
+    }
+}
+
+/// Whether the byte can be the second of a character of two bytes (or of four, in GB 18030) though it is ASCII.
+pub(crate) fn is_second(byte: u8) -> bool {
+    byte.is_ascii_digit() || (0x40..=0x7E).contains(&byte)
 }
 
 /// `text` in Windows-1252, which is Latin-1 with more characters.
 pub(crate) fn to_windows_1252(text: &str) -> Option<Vec<u8>> {
     let (bytes, _, unmappable) = WINDOWS_1252.encode(text);
     (!unmappable).then(|| bytes.into_owned())
-}
-
-/// Whether there is at least one character of several bytes in proper UTF-8.
-fn has_utf8(bytes: &[u8]) -> bool {
-    bytes.utf8_chunks().any(|chunk| !chunk.valid().is_ascii())
 }
 
 /// Bytes for reading: UTF-8 where they are, else one Windows-1252 character a byte. Says whether there was any of those.
@@ -213,10 +312,42 @@ mod tests {
         assert_eq!(show("é".as_bytes()), ("é".into(), false));
     }
 
+    #[test]
+    fn bytes_tell_their_charset() {
+        let charset = |bytes: &[u8]| {
+            let mut census = Census::default();
+            census.add(bytes);
+            census.charset()
+        };
+        for western in [
+            &b"caf\xE9 = 1\nna\xEFve"[..],
+            b"it\x92s \x93so\x94, \x95 2 \x80",
+            b"\xC4 \xD6 \xDC",
+            b"\xA9 2001 M\xFCller",
+        ] {
+            assert_eq!(charset(western), Charset::Windows1252, "{western:?}");
+        }
+        for (codec, text) in [
+            (encoding_rs::GBK, "// 模块 1: 保存文件"),
+            (encoding_rs::GBK, "模块 = 1"),
+            (encoding_rs::SHIFT_JIS, "表"),
+            (encoding_rs::SHIFT_JIS, "// ソースコード, 能力"),
+            (encoding_rs::SHIFT_JIS, "日本語の表"),
+            (encoding_rs::EUC_KR, "한국어"),
+            (encoding_rs::BIG5, "功能 = 許"),
+            (encoding_rs::WINDOWS_1251, "// привет, мир"),
+        ] {
+            let (bytes, _, _) = codec.encode(text);
+            assert_eq!(charset(&bytes), Charset::Unknown, "{text}");
+        }
+        assert_eq!(charset("été ☕".as_bytes()), Charset::Utf8);
+        assert_eq!(charset(b"\xC3\xA9t\xC3\xA9 \xFF"), Charset::Utf8);
+    }
+
     proptest! {
         #[test]
         fn what_is_decoded_is_encoded_to_the_same_bytes(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), mark in 0..4_usize) {
-            let marks: [&[u8]; 4] = [b"", UTF8_MARK, b"\xFF\xFE", b"\xFE\xFF"];
+            let marks: [&[u8]; 4] = [b"", MARK, b"\xFF\xFE", b"\xFE\xFF"];
             bytes.splice(0..0, marks[mark].iter().copied());
             if let Some(text) = Text::decode(bytes.clone()) {
                 prop_assert_eq!(text.encode(&text.body), bytes);

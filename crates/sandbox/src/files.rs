@@ -1,15 +1,31 @@
 //! `Files` on the plain file system. Owns how a file is replaced as a whole and what counts as a file.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
 
 use open_agent_model::{BoxFuture, FileStamp};
 use open_agent_tool::{Files, PortError, file_stamp};
-use rustix::fs::{Access, OFlags};
+use rustix::fs::{Access, OFlags, XattrFlags};
+use rustix::io::Errno;
 
 use crate::resolve::{absolute, real};
+
+/// The name of a file that is being written: this, random letters, and the end.
+const TEMP_START: &str = ".open-agent-";
+const TEMP_END: &str = ".tmp";
+const TEMP_RANDOM: usize = 6;
+/// A file that is still being written is younger.
+const TEMP_AGE: Duration = Duration::from_secs(3_600);
+/// So many entries of a folder are looked at for left-over files: a write is not to get slow in a large one.
+const MAX_SWEPT: usize = 10_000;
+/// A lock is held for a few system calls; whoever holds it longer is no agent.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+/// Who may do what with a file, beyond its mode.
+const ACCESS_LIST: &str = "system.posix_acl_access";
 
 /// Files as the user sees them.
 #[derive(Clone, Debug)]
@@ -45,7 +61,17 @@ impl Files for PlainFiles {
 
     fn replace<'a>(&'a self, path: &'a Path, bytes: &'a [u8]) -> BoxFuture<'a, Result<FileStamp, PortError>> {
         let bytes = bytes.to_vec();
-        blocking(path.to_owned(), move |path| replace(&path, &bytes))
+        blocking(path.to_owned(), move |path| replace(&path, &bytes, Expected::Anything))
+    }
+
+    fn replace_if<'a>(
+        &'a self,
+        path: &'a Path,
+        bytes: &'a [u8],
+        expected: Option<FileStamp>,
+    ) -> BoxFuture<'a, Result<FileStamp, PortError>> {
+        let bytes = bytes.to_vec();
+        blocking(path.to_owned(), move |path| replace(&path, &bytes, Expected::Exactly(expected)))
     }
 
     fn walk_root(&self, path: &Path) -> Result<PathBuf, PortError> {
@@ -65,47 +91,183 @@ impl Files for PlainFiles {
 fn open(path: &Path) -> Result<File, PortError> {
     // Without NONBLOCK, opening a pipe waits for whoever writes to it.
     let nonblock = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
-    let file =
-        OpenOptions::new().read(true).custom_flags(nonblock).open(path).map_err(io_error("open", path))?;
+    let file = OpenOptions::new().read(true).custom_flags(nonblock).open(path).or_else(|error| {
+        // A socket cannot be opened at all; what it is says more than that.
+        if let Ok(metadata) = std::fs::metadata(path) {
+            check_kind(path, &metadata)?;
+        }
+        Err(io_error("open", path)(error))
+    })?;
     let metadata = file.metadata().map_err(io_error("look at", path))?;
     check_kind(path, &metadata)?;
     Ok(file)
 }
 
+/// What has to be there for a file to be replaced.
+#[derive(Clone, Copy)]
+enum Expected {
+    Anything,
+    /// A file of this stamp, or none.
+    Exactly(Option<FileStamp>),
+}
+
 /// The file is written beside its target and renamed over it, so that whoever reads sees the old content or the new.
-fn replace(path: &Path, bytes: &[u8]) -> Result<FileStamp, PortError> {
+/// Whether it is still the expected one is asked last of all, when the slow part is done, and under a lock.
+fn replace(path: &Path, bytes: &[u8], expected: Expected) -> Result<FileStamp, PortError> {
     let path = &*real(path).map_err(io_error("resolve", path))?;
     let failed = |error| io_error("write", path)(error);
-    let old = match std::fs::metadata(path) {
-        Ok(metadata) => {
-            check_kind(path, &metadata)?;
-            // Renaming asks the folder only; a file that is marked as read-only is to stay.
-            rustix::fs::access(path, Access::WRITE_OK).map_err(|e| failed(e.into()))?;
-            Some(metadata)
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(failed(error)),
-    };
+    let old = present(path)?;
+    check_expected(path, old.as_ref(), expected)?;
     let parent = path.parent().unwrap_or(Path::new("/"));
-    if old.is_none() {
+    if old.is_some() {
+        // Renaming asks the folder only; a file that is marked as read-only is to stay.
+        rustix::fs::access(path, Access::WRITE_OK).map_err(|e| failed(e.into()))?;
+    } else {
         std::fs::create_dir_all(parent).map_err(io_error("make the folder", parent))?;
     }
+    sweep(parent, SystemTime::now());
     let mode = if old.is_some() { 0o600 } else { 0o666 };
     let mut temp = tempfile::Builder::new()
-        .prefix(".open-agent-")
-        .suffix(".tmp")
+        .prefix(TEMP_START)
+        .suffix(TEMP_END)
+        .rand_bytes(TEMP_RANDOM)
         .permissions(std::fs::Permissions::from_mode(mode))
         .tempfile_in(parent)
         .map_err(failed)?;
     temp.write_all(bytes).map_err(failed)?;
-    if let Some(old) = old {
-        keep_owner(temp.as_file(), &old);
+    if let Some(old) = &old {
+        keep_owner(temp.as_file(), old);
         let mode = std::fs::Permissions::from_mode(old.mode() & 0o7777);
         temp.as_file().set_permissions(mode).map_err(failed)?;
+        keep_attributes(temp.as_file(), path);
     }
     temp.as_file().sync_all().map_err(failed)?;
-    let file = temp.persist(path).map_err(|e| failed(e.error))?;
+
+    let _lock = lock(parent, LOCK_PATIENCE)?;
+    let now = present(path)?;
+    check_expected(path, now.as_ref(), expected)?;
+    let file = match (now, expected) {
+        (Some(now), _) if now.nlink() > 1 => write_in_place(path, bytes, expected)?,
+        (None, Expected::Exactly(_)) => match temp.persist_noclobber(path) {
+            Ok(file) => file,
+            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(PortError::Changed { path: path.to_owned() });
+            }
+            Err(error) => return Err(failed(error.error)),
+        },
+        _ => temp.persist(path).map_err(|e| failed(e.error))?,
+    };
     file.metadata().map(|m| file_stamp(&m)).map_err(failed)
+}
+
+/// What is at `path`, if that is a file.
+fn present(path: &Path) -> Result<Option<Metadata>, PortError> {
+    match std::fs::metadata(path) {
+        Ok(metadata) => check_kind(path, &metadata).map(|()| Some(metadata)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(io_error("write", path)(error)),
+    }
+}
+
+fn check_expected(path: &Path, now: Option<&Metadata>, expected: Expected) -> Result<(), PortError> {
+    match expected {
+        Expected::Exactly(stamp) if now.map(file_stamp) != stamp => {
+            Err(PortError::Changed { path: path.to_owned() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A file of several names would lose all but one by a rename, so it is written where it is. A reader may see a mixture;
+/// until it is done, the new content lies beside it as well, complete, for whoever has to repair it after a crash.
+fn write_in_place(path: &Path, bytes: &[u8], expected: Expected) -> Result<File, PortError> {
+    let failed = |error| io_error("write", path)(error);
+    let mut file = OpenOptions::new().write(true).open(path).map_err(failed)?;
+    // Its other names may lie in folders that are not locked.
+    wait_for_lock(&file, path, LOCK_PATIENCE)?;
+    let now = file.metadata().map_err(failed)?;
+    check_expected(path, Some(&now), expected)?;
+    file.write_all(bytes).map_err(failed)?;
+    file.set_len(bytes.len() as u64).map_err(failed)?;
+    file.sync_all().map_err(failed)?;
+    Ok(file)
+}
+
+/// Keeps other agents, of this process or another, from replacing anything in `folder` until the file is dropped. `None`:
+/// this folder cannot be locked.
+fn lock(folder: &Path, patience: Duration) -> Result<Option<File>, PortError> {
+    // Whoever may write into a folder need not be allowed to list it.
+    let Ok(file) = File::open(folder) else { return Ok(None) };
+    wait_for_lock(&file, folder, patience)?;
+    Ok(Some(file))
+}
+
+/// Where locks do not exist (some network file systems), it goes on without.
+fn wait_for_lock(file: &File, path: &Path, patience: Duration) -> Result<(), PortError> {
+    let start = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if start.elapsed() < patience => {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            Err(TryLockError::WouldBlock) => {
+                let busy = io::Error::new(io::ErrorKind::TimedOut, "another program holds a lock on it");
+                return Err(io_error("lock", path)(busy));
+            }
+            Err(TryLockError::Error(error)) => {
+                return unless_unsupported(error).map_err(io_error("lock", path));
+            }
+        }
+    }
+}
+
+fn unless_unsupported(error: io::Error) -> io::Result<()> {
+    let code = error.raw_os_error();
+    let missing = [Errno::NOSYS, Errno::NOTSUP, Errno::NOLCK, Errno::INVAL, Errno::BADF];
+    if missing.iter().any(|e| Some(e.raw_os_error()) == code) { Ok(()) } else { Err(error) }
+}
+
+/// Removes what writers that were killed have left in `folder`.
+fn sweep(folder: &Path, now: SystemTime) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries.take(MAX_SWEPT).flatten().filter(|e| is_temp_name(e.file_name().as_bytes())) {
+        let Ok(metadata) = entry.metadata() else { continue };
+        let age = metadata.modified().ok().and_then(|then| now.duration_since(then).ok());
+        if metadata.is_file() && age.is_some_and(|age| age > TEMP_AGE) {
+            // Somebody else's stays, by the folder's rules.
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+fn is_temp_name(name: &[u8]) -> bool {
+    name.strip_prefix(TEMP_START.as_bytes())
+        .and_then(|rest| rest.strip_suffix(TEMP_END.as_bytes()))
+        .is_some_and(|rest| rest.len() == TEMP_RANDOM && rest.iter().all(u8::is_ascii_alphanumeric))
+}
+
+/// Gives the new file the attributes of the old one. Not all file systems have any.
+fn keep_attributes(new: &File, old: &Path) {
+    let Ok(old) = open(old) else { return };
+    let names = attribute_names(&old).unwrap_or_default();
+    if !names.iter().any(|name| name == ACCESS_LIST) {
+        // The folder may have given the new file a list of its own.
+        let _ = rustix::fs::fremovexattr(new, ACCESS_LIST);
+    }
+    for name in names.iter().filter(|name| name.starts_with("user.") || *name == ACCESS_LIST) {
+        let Ok(len) = rustix::fs::fgetxattr_query(&old, name.as_str()) else { continue };
+        let mut value = vec![0; len];
+        let Ok(len) = rustix::fs::fgetxattr(&old, name.as_str(), &mut value[..]) else { continue };
+        let _ = rustix::fs::fsetxattr(new, name.as_str(), &value[..len], XattrFlags::empty());
+    }
+}
+
+fn attribute_names(file: &File) -> rustix::io::Result<Vec<String>> {
+    let mut list = vec![0_u8; rustix::fs::flistxattr_query(file)?];
+    let len = rustix::fs::flistxattr(file, &mut list[..])?;
+    let names = list[..len].split(|b| *b == 0).filter_map(|name| std::str::from_utf8(name).ok());
+    Ok(names.filter(|name| !name.is_empty()).map(str::to_owned).collect())
 }
 
 /// Only root can give files away; for others the new file is theirs.
@@ -168,4 +330,19 @@ fn blocking<T: Send + 'static>(
             Err(error) => Err(io_error("work on", &about)(io::Error::other(error))),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_somebody_keeps_is_an_error_and_not_for_ever() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = lock(dir.path(), Duration::ZERO).unwrap().unwrap();
+        let error = lock(dir.path(), Duration::ZERO).unwrap_err();
+        assert!(error.to_string().contains("another program holds a lock"), "{error}");
+        drop(held);
+        assert!(lock(dir.path(), Duration::ZERO).unwrap().is_some());
+    }
 }

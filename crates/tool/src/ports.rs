@@ -27,8 +27,18 @@ pub trait Files: Send + Sync {
     fn stamp<'a>(&'a self, path: &'a Path) -> BoxFuture<'a, Result<Option<FileStamp>, PortError>>;
 
     /// Replaces a file's whole content, or makes the file and its folders. A reader sees the old content or the new,
-    /// never a mixture. Permissions are kept, links are followed.
+    /// never a mixture; only a file of several names (hard links) is written in place. Permissions are kept, links are
+    /// followed.
     fn replace<'a>(&'a self, path: &'a Path, bytes: &'a [u8]) -> BoxFuture<'a, Result<FileStamp, PortError>>;
+
+    /// As `replace`, if the file still has this stamp, or, for `None`, if there still is no file; else
+    /// [`PortError::Changed`]. Of several that replace what they read, one wins and the others hear of it.
+    fn replace_if<'a>(
+        &'a self,
+        path: &'a Path,
+        bytes: &'a [u8],
+        expected: Option<FileStamp>,
+    ) -> BoxFuture<'a, Result<FileStamp, PortError>>;
 
     /// The real path of a folder that may be walked.
     fn walk_root(&self, path: &Path) -> Result<PathBuf, PortError>;
@@ -137,6 +147,12 @@ pub enum PortError {
         /// What it is.
         what: &'static str,
     },
+    /// The file is no longer what the caller knows.
+    #[error("{path} was changed by someone else", path = .path.display())]
+    Changed {
+        /// Which file.
+        path: PathBuf,
+    },
     /// Nothing is wired here.
     #[error("this agent has no {0}")]
     Absent(&'static str),
@@ -175,6 +191,14 @@ impl Files for Absent {
         Box::pin(async { Err(NO_FILES) })
     }
     fn replace<'a>(&'a self, _: &'a Path, _: &'a [u8]) -> BoxFuture<'a, Result<FileStamp, PortError>> {
+        Box::pin(async { Err(NO_FILES) })
+    }
+    fn replace_if<'a>(
+        &'a self,
+        _: &'a Path,
+        _: &'a [u8],
+        _: Option<FileStamp>,
+    ) -> BoxFuture<'a, Result<FileStamp, PortError>> {
         Box::pin(async { Err(NO_FILES) })
     }
     fn walk_root(&self, _: &Path) -> Result<PathBuf, PortError> {

@@ -1,5 +1,6 @@
 //! Edit: one text for another inside a file. All else stays as it is, byte for byte.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use open_agent_model::{Access, Change, FileSeen, FileStamp};
@@ -7,11 +8,11 @@ use open_agent_tool::{Tool, ToolCx, ToolError, ToolOutput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::write::read_and_write;
+use super::write::{check_names_a_file, read_and_write};
 use crate::bounds::count;
 use crate::edits::{Hunk, Matches, Replaced, explain_miss, patch};
-use crate::paths::{explain, is_missing, resolve, shown};
-use crate::text::{Text, read_whole, to_windows_1252};
+use crate::paths::{changed, explain, is_missing, resolve, shown};
+use crate::text::{Charset, MARK, Text, is_second, read_whole, to_windows_1252};
 
 /// How many places are named.
 const MAX_PLACES: usize = 20;
@@ -70,6 +71,7 @@ impl Tool for Edit {
         let (bytes, stamp) = match read_whole(cx, &path).await {
             Ok(file) => file?,
             Err(error) if is_missing(&error) && input.old_string.is_empty() => {
+                check_names_a_file(&input.file_path)?;
                 return create(cx, &path, &input).await;
             }
             Err(error) => return Err(explain(cx, &path, error)),
@@ -80,11 +82,8 @@ impl Tool for Edit {
             tokio::task::spawn_blocking(move || edit(&cx, path, bytes, input)).await??
         };
         // What was written meanwhile must not be lost.
-        if cx.files().stamp(&path).await? != Some(stamp) {
-            return Err(changed(cx, &path));
-        }
-        let stamp =
-            cx.files().replace(&path, &edited.bytes).await.map_err(|error| explain(cx, &path, error))?;
+        let replaced = cx.files().replace_if(&path, &edited.bytes, Some(stamp)).await;
+        let stamp = replaced.map_err(|error| explain(cx, &path, error))?;
         Ok(edited.output.with_change(Change::FileSeen(FileSeen { path, stamp })))
     }
 }
@@ -96,7 +95,7 @@ struct Edited {
 
 fn edit(cx: &ToolCx, path: PathBuf, bytes: Vec<u8>, input: Input) -> Result<Edited, ToolError> {
     let name = shown(cx, &path);
-    let Some(text) = Text::decode(bytes) else {
+    let Some(mut text) = Text::decode(bytes) else {
         return Err(ToolError::new(format!(
             "{name} is a binary file or broken UTF-16; Edit would damage it."
         )));
@@ -107,9 +106,9 @@ fn edit(cx: &ToolCx, path: PathBuf, bytes: Vec<u8>, input: Input) -> Result<Edit
                 "{name} exists and is not empty, so old_string must not be empty. Use Write to replace all of it."
             )));
         }
-        Replaced { body: input.new_string.clone().into_bytes(), lines: vec![1] }
+        Replaced { body: text.without_mark(&input.new_string).as_bytes().to_vec(), lines: vec![1] }
     } else {
-        replace(&text, &name, &input)?
+        replace(&mut text, &name, &input)?
     };
     let details = Details {
         file_path: &path,
@@ -128,21 +127,32 @@ fn edit(cx: &ToolCx, path: PathBuf, bytes: Vec<u8>, input: Input) -> Result<Edit
     Ok(Edited { bytes: text.encode(&replaced.body), output: ToolOutput::text(what).with_details(&details) })
 }
 
-fn replace(text: &Text, name: &str, input: &Input) -> Result<Replaced, ToolError> {
-    let mut matches = Matches::find(&text.body, input.old_string.as_bytes());
-    let mut new = text.bytes_of(&input.new_string);
-    if matches.len() == 0 && !text.is_utf8() {
-        // As Read shows them, bytes that are no UTF-8 are Windows-1252.
-        if let Some(latin) = to_windows_1252(&input.old_string) {
-            matches = Matches::find(&text.body, &latin);
-            if matches.len() > 0 && !input.old_string.is_ascii() {
-                new = to_windows_1252(&input.new_string).map(Into::into);
-            }
+fn replace(text: &mut Text, name: &str, input: &Input) -> Result<Replaced, ToolError> {
+    let charset = text.charset();
+    let (mut matches, new) = find(text, charset, input);
+    if text.has_mark()
+        && let Some(old) = input.old_string.strip_prefix('\u{feff}')
+    {
+        // The mark stands before all text, of which it is no part.
+        matches = if old.is_empty() {
+            Matches::start()
+        } else {
+            Matches::find(&text.body, old.as_bytes()).at_start()
+        };
+        if matches.len() > 0 && !input.new_string.starts_with('\u{feff}') {
+            text.drop_mark();
         }
     }
     if matches.len() == 0 {
+        if charset == Charset::Unknown && !input.old_string.is_ascii() {
+            return Err(unknown(
+                name,
+                "old_string has characters that are not ASCII, which cannot be found in it",
+            ));
+        }
         return Err(ToolError::new(explain_miss(&text.body, &input.old_string)));
     }
+    // Also where they overlap it is not clear which one is meant.
     if matches.len() > 1 && !input.replace_all {
         return Err(ToolError::new(format!(
             "old_string occurs {} times in {name}, at {}. Nothing was changed. Add lines around it so that it occurs \
@@ -151,18 +161,63 @@ fn replace(text: &Text, name: &str, input: &Input) -> Result<Replaced, ToolError
             places(&matches.lines(&text.body))
         )));
     }
+    if charset == Charset::Unknown && matches.starts().any(|at| may_be_half(&text.body, at)) {
+        return Err(unknown(name, "old_string begins with what may be the second half of a character"));
+    }
     let Some(new) = new else {
-        return Err(ToolError::new(format!(
-            "{name} is encoded in Windows-1252 (Latin-1), which has no sign for some character of new_string. Nothing \
-             was changed. Use other characters, or convert the file with iconv first."
-        )));
+        return Err(match charset {
+            Charset::Unknown => unknown(name, "new_string has characters that are not ASCII"),
+            _ => ToolError::new(format!(
+                "{name} is encoded in Windows-1252 (Latin-1), which has no sign for some character of new_string. \
+                 Nothing was changed. Use other characters, or convert the file with iconv first."
+            )),
+        });
     };
-    Ok(matches.replace(&text.body, &new))
+    let mut replaced = matches.replace(&text.body, &new);
+    if text.has_mark() && !text.body.starts_with(MARK) && replaced.body.starts_with(MARK) {
+        replaced.body.drain(..MARK.len());
+    }
+    Ok(replaced)
+}
+
+/// The places, and the new text in the file's bytes, if its encoding has it.
+fn find<'a>(text: &Text, charset: Charset, input: &'a Input) -> (Matches, Option<Cow<'a, [u8]>>) {
+    let new = text.bytes_of(&input.new_string, charset);
+    let none = Matches::find(b"", b"");
+    if charset == Charset::Unknown && !input.old_string.is_ascii() {
+        return (none, new);
+    }
+    let matches = Matches::find(&text.body, input.old_string.as_bytes());
+    if matches.len() > 0 || text.is_utf8() || charset == Charset::Unknown {
+        return (matches, new);
+    }
+    // As Read shows them, bytes that are no UTF-8 are Windows-1252.
+    let Some(latin) = to_windows_1252(&input.old_string) else { return (matches, new) };
+    let matches = Matches::find(&text.body, &latin);
+    if matches.len() > 0 && !input.old_string.is_ascii() {
+        return (matches, to_windows_1252(&input.new_string).map(Into::into));
+    }
+    (matches, new)
+}
+
+/// Whether a match at `at` may begin inside a character of two bytes.
+fn may_be_half(body: &[u8], at: usize) -> bool {
+    let before = at.checked_sub(1).and_then(|before| body.get(before));
+    before.is_some_and(|b| *b >= 0x80) && body.get(at).is_some_and(|b| is_second(*b))
+}
+
+fn unknown(name: &str, why: &str) -> ToolError {
+    ToolError::new(format!(
+        "{name} is in an unknown encoding that is neither UTF-8 nor Windows-1252, and {why}. Nothing was changed. Convert \
+         it with iconv in Bash first, and back afterwards."
+    ))
 }
 
 async fn create(cx: &ToolCx, path: &Path, input: &Input) -> Result<ToolOutput, ToolError> {
     let bytes = input.new_string.as_bytes();
-    let stamp = cx.files().replace(path, bytes).await.map_err(|error| explain(cx, path, error))?;
+    let nothing: Option<FileStamp> = None;
+    let made = cx.files().replace_if(path, bytes, nothing).await;
+    let stamp = made.map_err(|error| explain(cx, path, error))?;
     let details = Details {
         file_path: path,
         old_string: "",
@@ -181,19 +236,12 @@ async fn create(cx: &ToolCx, path: &Path, input: &Input) -> Result<ToolOutput, T
 pub(super) fn check_seen(cx: &ToolCx, path: &Path, now: FileStamp) -> Result<(), ToolError> {
     match cx.seen(path) {
         Some(seen) if now.agrees_with(&seen) => Ok(()),
-        Some(_) => Err(changed(cx, path)),
+        Some(_) => Err(ToolError::new(changed(cx, path))),
         None => Err(ToolError::new(format!(
             "{} exists and has not been read in this session. Read it first.",
             shown(cx, path)
         ))),
     }
-}
-
-fn changed(cx: &ToolCx, path: &Path) -> ToolError {
-    ToolError::new(format!(
-        "{} was changed by someone else since it was last read. Nothing was written. Read it again first.",
-        shown(cx, path)
-    ))
 }
 
 fn places(lines: &[usize]) -> String {

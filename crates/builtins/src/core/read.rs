@@ -11,12 +11,14 @@ use encoding_rs_io::DecodeReaderBytesBuilder;
 use open_agent_model::{Access, Change, Effect, FileSeen, ResultBlock, Source};
 use open_agent_tool::{Tool, ToolCx, ToolError, ToolOutput, file_stamp};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::bounds::{MAX_CHARS, count};
 use crate::media::{Media, check_image, check_pdf};
 use crate::paths::{explain, read_access, resolve};
-use crate::text::{SAMPLE, Sniffed, show, sniff};
+use crate::text::{Census, Charset, SAMPLE, Sniffed, show, sniff};
+use crate::walk::{Deadline, PATIENCE};
 
 const DEFAULT_LINES: u64 = 2_000;
 /// The most characters of a line that are shown.
@@ -34,8 +36,12 @@ pub(super) struct Input {
     /// The file; relative paths start at the working folder.
     file_path: String,
     /// First line to read, counted from 1.
+    #[serde(default, deserialize_with = "whole_number")]
+    #[schemars(with = "Option<u64>")]
     offset: Option<u64>,
     /// How many lines (default 2000).
+    #[serde(default, deserialize_with = "whole_number")]
+    #[schemars(with = "Option<u64>")]
     limit: Option<u64>,
 }
 
@@ -65,8 +71,27 @@ impl Tool for Read {
         let path = resolve(cx, &input.file_path)?;
         let file = cx.files().open(&path).await.map_err(|error| explain(cx, &path, error))?;
         let window = Window { first: input.offset.unwrap_or(1), lines: input.limit.unwrap_or(DEFAULT_LINES) };
-        tokio::task::spawn_blocking(move || read(file, &path, &window)).await?
+        let deadline = Deadline::new(PATIENCE, cx.cancel());
+        let (name, watched) = (path.display().to_string(), deadline.clone());
+        let read = deadline.bound(move || read(file, &path, &window, &watched)).await?;
+        read.unwrap_or_else(|| Err(ToolError::new(format!("{name} could not be read in time."))))
     }
+}
+
+/// Models also write `"2"` and `2.0`, and mean 2: no reason for another round.
+fn whole_number<'de, D: Deserializer<'de>>(input: D) -> Result<Option<u64>, D::Error> {
+    let value = Option::<serde_json::Value>::deserialize(input)?;
+    let number = match &value {
+        None => return Ok(None),
+        Some(serde_json::Value::String(text)) => text.trim().parse().ok(),
+        Some(value) => value.as_u64().or_else(|| {
+            let text = value.as_f64()?.to_string();
+            text.parse().ok()
+        }),
+    };
+    number.map(Some).ok_or_else(|| {
+        D::Error::custom(format!("{} is no whole number from 1 on", value.unwrap_or_default()))
+    })
 }
 
 struct Window {
@@ -116,20 +141,25 @@ impl<'a> FileDetails<'a> {
     }
 }
 
-fn read(mut file: File, path: &Path, window: &Window) -> Result<ToolOutput, ToolError> {
+fn read(mut file: File, path: &Path, window: &Window, deadline: &Deadline) -> Result<ToolOutput, ToolError> {
     let stamp = file_stamp(&file.metadata()?);
     let mut sample = Vec::new();
     file.by_ref().take(SAMPLE as u64).read_to_end(&mut sample)?;
     let seen = Change::FileSeen(FileSeen { path: path.to_owned(), stamp });
     if let Some(media) = Media::of(&sample) {
-        return media_output(file, path, stamp.len, (media, sample)).map(|output| output.with_change(seen));
+        match media_output(&mut file, path, stamp.len, (media, &sample)) {
+            Ok(output) => return Ok(output.with_change(seen)),
+            Err(_) if media.may_be_text(&sample) => file.seek(io::SeekFrom::Start(sample.len() as u64))?,
+            Err(why) => return Ok(refused(why, seen)),
+        };
     }
     let Sniffed::Text { encoding, mark } = sniff(&sample) else {
-        return Err(ToolError::new(format!(
+        let why = format!(
             "{} is a binary file of {} bytes; it cannot be shown as text. Look into it with Bash (file, xxd, strings).",
             path.display(),
             stamp.len
-        )));
+        );
+        return Ok(refused(why, seen));
     };
     if stamp.len == 0 && sample.is_empty() {
         let file = FileDetails {
@@ -145,21 +175,27 @@ fn read(mut file: File, path: &Path, window: &Window) -> Result<ToolOutput, Tool
     let lines = if let Some(codec) = encoding.codec() {
         file.seek(io::SeekFrom::Start(mark as u64))?;
         let decoded = DecodeReaderBytesBuilder::new().encoding(Some(codec)).build(file);
-        Lines::read(BufReader::with_capacity(SAMPLE, decoded), window)?
+        Lines::read(BufReader::with_capacity(SAMPLE, decoded), window, deadline)?
     } else {
         let start = sample.split_off(mark);
-        Lines::read(BufReader::with_capacity(SAMPLE, io::Cursor::new(start).chain(file)), window)?
+        Lines::read(BufReader::with_capacity(SAMPLE, io::Cursor::new(start).chain(file)), window, deadline)?
     };
     Ok(lines.into_output(path, window, encoding.codec().map(|c| c.name())).with_change(seen))
 }
 
+/// What cannot be shown was looked at all the same: it may be written anew.
+fn refused(why: String, seen: Change) -> ToolOutput {
+    ToolOutput::text(why).as_error().with_change(seen)
+}
+
+/// The picture or document, or why it is refused.
 fn media_output(
-    file: File,
+    file: &mut File,
     path: &Path,
     len: u64,
-    (media, mut bytes): (Media, Vec<u8>),
-) -> Result<ToolOutput, ToolError> {
-    let refuse = |why: String| ToolError::new(format!("{}: {why}", path.display()));
+    (media, start): (Media, &[u8]),
+) -> Result<ToolOutput, String> {
+    let refuse = |why: String| format!("{}: {why}", path.display());
     if len > media.max_bytes() {
         let smaller = "Make a smaller copy, or take a part out, with Bash and read that.";
         return Err(refuse(format!(
@@ -167,7 +203,9 @@ fn media_output(
             media.max_bytes()
         )));
     }
-    file.take(media.max_bytes() + 1).read_to_end(&mut bytes)?;
+    let mut bytes = start.to_vec();
+    let rest = file.take(media.max_bytes() + 1).read_to_end(&mut bytes);
+    rest.map_err(|error| refuse(error.to_string()))?;
     let base64 = |media_type: &str| Source::Inline {
         media_type: media_type.to_owned(),
         data: Arc::from(STANDARD.encode(&bytes)),
@@ -201,11 +239,16 @@ struct Lines {
     counted: bool,
     cut: usize,
     latin: usize,
+    /// Of the bytes of the lines that are shown.
+    census: Census,
     full: bool,
+    /// The deadline came before the end.
+    late: bool,
 }
 
 impl Lines {
-    fn read(mut from: impl BufRead, window: &Window) -> io::Result<Self> {
+    fn read(from: impl BufRead, window: &Window, deadline: &Deadline) -> io::Result<Self> {
+        let mut from = Watched { from, deadline, late: false };
         let mut lines = Self { total: skip_lines(&mut from, window.first - 1)?, ..Self::default() };
         let mut line = Vec::new();
         let mut chars = 0;
@@ -225,19 +268,28 @@ impl Lines {
             lines.shown += 1;
             lines.cut += usize::from(cut);
             lines.latin += usize::from(latin);
+            lines.census.add(&line);
             push_numbered(&mut lines.text, lines.total, &text);
         }
+        let reached = from.late;
         let (more, all) = count_lines(&mut from, MAX_COUNTED)?;
         lines.total += more;
-        lines.counted = all;
+        lines.late = reached;
+        lines.counted = all && !from.late;
         Ok(lines)
     }
 
     fn into_output(mut self, path: &Path, window: &Window, codec: Option<&str>) -> ToolOutput {
-        let last = window.first + self.shown.max(1) - 1;
+        let last = window.first.saturating_add(self.shown.max(1) - 1);
         let total = if self.counted { self.total.to_string() } else { format!("more than {}", self.total) };
         let mut notes = Vec::new();
-        if self.shown == 0 && !self.full {
+        if self.late {
+            notes.push(format!(
+                "Reading took too long and was ended after {}, of which {} are shown. Use Bash for this file.",
+                count(usize::try_from(self.total).unwrap_or(usize::MAX), "line"),
+                self.shown
+            ));
+        } else if self.shown == 0 && !self.full {
             notes
                 .push(format!("The file has only {} lines; line {} is behind its end.", total, window.first));
         } else if self.total > last || !self.counted {
@@ -245,17 +297,24 @@ impl Lines {
             notes.push(format!(
                 "Lines {}-{last} of {total}{why}. Read on with offset {}.",
                 window.first,
-                last + 1
+                last.saturating_add(1)
             ));
         }
         if self.cut > 0 {
             notes.push(format!("{} longer than {MAX_LINE} characters were cut.", count(self.cut, "line")));
         }
         if self.latin > 0 {
-            notes.push(format!(
-                "{} with bytes that are no UTF-8, shown as Windows-1252 (Latin-1). Edit keeps them.",
-                count(self.latin, "line")
-            ));
+            let lines = count(self.latin, "line");
+            notes.push(if self.census.charset() == Charset::Unknown {
+                format!(
+                    "{lines} in an unknown encoding that is no UTF-8: characters that are not ASCII are shown wrong, \
+                     and Edit does not take them. Convert a copy with iconv in Bash to read them."
+                )
+            } else {
+                format!(
+                    "{lines} with bytes that are no UTF-8, shown as Windows-1252 (Latin-1). Edit keeps them."
+                )
+            });
         }
         if let Some(codec) = codec {
             notes.push(format!("The file is encoded in {codec}. Edit and Write keep that."));
@@ -296,8 +355,26 @@ fn cut_line(text: &str, len: u64, kept: usize) -> (std::borrow::Cow<'_, str>, bo
     (format!("{head}… [line of {len} bytes, cut]").into(), true)
 }
 
+/// Is at its end when the deadline is over: a line may be as long as a disk, and mostly hole.
+struct Watched<'a, R> {
+    from: R,
+    deadline: &'a Deadline,
+    late: bool,
+}
+
+impl<R: BufRead> Watched<'_, R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.late = self.late || self.deadline.is_over();
+        if self.late { Ok(&[]) } else { self.from.fill_buf() }
+    }
+
+    fn consume(&mut self, len: usize) {
+        self.from.consume(len);
+    }
+}
+
 /// Passes over `n` lines; gives how many there were.
-fn skip_lines(from: &mut impl BufRead, n: u64) -> io::Result<u64> {
+fn skip_lines(from: &mut Watched<'_, impl BufRead>, n: u64) -> io::Result<u64> {
     let mut passed = 0;
     let mut open = false;
     while passed < n {
@@ -322,7 +399,7 @@ fn skip_lines(from: &mut impl BufRead, n: u64) -> io::Result<u64> {
 }
 
 /// The next line without its end, of which only the start is kept; gives its length.
-fn next_line(from: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Option<u64>> {
+fn next_line(from: &mut Watched<'_, impl BufRead>, line: &mut Vec<u8>) -> io::Result<Option<u64>> {
     // A character has at most four bytes.
     const KEPT: usize = MAX_LINE * 4 + 4;
     let mut len = 0_u64;
@@ -360,7 +437,7 @@ fn drop_cut_character(line: &mut Vec<u8>) {
 }
 
 /// How many lines are left, and whether all were counted.
-fn count_lines(from: &mut impl BufRead, max: u64) -> io::Result<(u64, bool)> {
+fn count_lines(from: &mut Watched<'_, impl BufRead>, max: u64) -> io::Result<(u64, bool)> {
     let (mut lines, mut seen, mut open) = (0, 0, false);
     loop {
         let bytes = from.fill_buf()?;
@@ -375,5 +452,40 @@ fn count_lines(from: &mut impl BufRead, max: u64) -> io::Result<(u64, bool)> {
         let len = bytes.len();
         seen += len as u64;
         from.consume(len);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::parts;
+
+    fn read_until(deadline: &Deadline, body: &[u8], first: u64) -> (String, serde_json::Value) {
+        let window = Window { first, lines: DEFAULT_LINES };
+        // A few bytes at a time, with a look at the deadline before each.
+        let from = BufReader::with_capacity(8, io::Cursor::new(body));
+        let lines = Lines::read(from, &window, deadline).unwrap();
+        parts(&lines.into_output(Path::new("a"), &window, None))
+    }
+
+    #[test]
+    fn what_was_read_by_the_deadline_is_shown_and_marked_as_a_part() {
+        let body = "1234567\n".repeat(10);
+        let (text, details) = read_until(&Deadline::after_looks(3), body.as_bytes(), 1);
+        assert!(
+            text.starts_with("     1\t1234567\n     2\t1234567\n     3\t1234567\n\n[Reading took"),
+            "{text}"
+        );
+        assert!(text.contains("ended after 3 lines, of which 3 are shown"), "{text}");
+        assert!(details["file"].get("totalLines").is_none(), "{details}");
+        // As in a file that is one large hole.
+        let (text, _) = read_until(&Deadline::after_looks(100), &[0; 100_000], 7_000);
+        assert!(text.starts_with("[Reading took too long"), "{text}");
+        // Only counting the rest was too much.
+        let window = Window { first: 1, lines: 1 };
+        let from = BufReader::with_capacity(8, io::Cursor::new(body.as_bytes()));
+        let lines = Lines::read(from, &window, &Deadline::after_looks(2)).unwrap();
+        let (text, _) = parts(&lines.into_output(Path::new("a"), &window, None));
+        assert!(text.ends_with("[Lines 1-1 of more than 2. Read on with offset 2.]"), "{text}");
     }
 }

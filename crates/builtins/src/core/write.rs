@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::bounds::{MAX_CHARS, count};
 use crate::edits::{Hunk, adopt_line_ends, patch};
 use crate::paths::{explain, is_missing, read_access, resolve, shown};
-use crate::text::{Text, read_whole, show, to_windows_1252};
+use crate::text::{Charset, Text, read_whole, show};
 
 use super::edit::check_seen;
 
@@ -58,14 +58,19 @@ impl Tool for Write {
             Err(error) if is_missing(&error) => None,
             Err(error) => return Err(explain(cx, &path, error)),
         };
-        let (bytes, original) = match old {
-            None => (input.content.clone().into_bytes(), None),
+        let known = old.as_ref().map(|(_, stamp)| *stamp);
+        let ((bytes, lost), original) = match old {
+            None => {
+                check_names_a_file(&input.file_path)?;
+                ((input.content.clone().into_bytes(), None), None)
+            }
             Some((bytes, stamp)) => {
                 check_seen(cx, &path, stamp)?;
                 (keep_form(&bytes, &input.content), Some(bytes))
             }
         };
-        let stamp = cx.files().replace(&path, &bytes).await.map_err(|error| explain(cx, &path, error))?;
+        let replaced = cx.files().replace_if(&path, &bytes, known).await;
+        let stamp = replaced.map_err(|error| explain(cx, &path, error))?;
         let lines = count(input.content.lines().count(), "line");
         let (kind, did) = if original.is_some() { ("update", "Overwrote") } else { ("create", "Created") };
         let original = original.unwrap_or_default();
@@ -75,7 +80,8 @@ impl Tool for Write {
             structured_patch: if kind == "update" { patch(&original, &bytes) } else { Vec::new() },
             original_file: (kind == "update" && original.len() <= MAX_CHARS).then(|| show(&original).0),
         };
-        Ok(ToolOutput::text(format!("{did} {} ({lines}).", shown(cx, &path)))
+        let lost = lost.map(|lost| format!(" {lost}")).unwrap_or_default();
+        Ok(ToolOutput::text(format!("{did} {} ({lines}).{lost}", shown(cx, &path)))
             .with_details(&details)
             .with_change(Change::FileSeen(FileSeen { path: path.clone(), stamp })))
     }
@@ -90,18 +96,32 @@ pub(super) fn read_and_write(cx: &ToolCx, path: &str) -> Vec<Access> {
     }
 }
 
-/// The new content with the line ends, encoding and mark of the old.
-fn keep_form(old: &[u8], content: &str) -> Vec<u8> {
-    let Some(text) = Text::decode(old.to_vec()) else { return content.as_bytes().to_vec() };
+/// A path that ends as a folder's does is none of a new file.
+pub(super) fn check_names_a_file(path: &str) -> Result<(), ToolError> {
+    if path.ends_with('/') || path.ends_with("/.") || path.ends_with("/..") {
+        return Err(ToolError::bad_input(format!("{path} names a folder; give the path of a file")));
+    }
+    Ok(())
+}
+
+/// The new content with the line ends, encoding and mark of the old, and what was not kept.
+fn keep_form(old: &[u8], content: &str) -> (Vec<u8>, Option<&'static str>) {
+    let Some(text) = Text::decode(old.to_vec()) else { return (content.as_bytes().to_vec(), None) };
+    let content = text.without_mark(content);
     // Whoever writes CRLF means it.
     let body = if content.contains("\r\n") {
         content.as_bytes().into()
     } else {
         adopt_line_ends(&text.body, content.as_bytes(), &[])
     };
-    if text.is_utf8() {
-        return text.encode(&body);
-    }
-    let latin = std::str::from_utf8(&body).ok().and_then(to_windows_1252);
-    text.encode(latin.as_deref().unwrap_or(&body))
+    let charset = text.charset();
+    let own = std::str::from_utf8(&body).ok().and_then(|body| text.bytes_of(body, charset));
+    let lost = match charset {
+        _ if own.is_some() => None,
+        Charset::Windows1252 => {
+            Some("It was in Windows-1252 (Latin-1), which has no sign for some character, and is UTF-8 now.")
+        }
+        _ => Some("It was in an unknown encoding and is UTF-8 now."),
+    };
+    (text.encode(own.as_deref().unwrap_or(&body)), lost)
 }

@@ -23,7 +23,7 @@ pub(crate) fn without_carriage_returns(bytes: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// The end that most lines have. `None`: there is no whole line.
-fn dominant(bytes: &[u8]) -> Option<&'static [u8]> {
+pub(super) fn dominant(bytes: &[u8]) -> Option<&'static [u8]> {
     let all = memchr::memchr_iter(b'\n', bytes).count();
     let crlf = memchr::memmem::find_iter(bytes, b"\r\n").count();
     (all > 0).then_some(if crlf * 2 > all { b"\r\n" } else { b"\n" })

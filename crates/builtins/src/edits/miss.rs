@@ -1,6 +1,7 @@
 //! What to say when a text is not in a file. A miss costs a whole round, so it must tell what the file has instead.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 
 use super::lines::without_carriage_returns;
 use crate::bounds::cut_line;
@@ -8,12 +9,21 @@ use crate::text::show;
 
 const MAX_LINE: usize = 200;
 const MAX_SHOWN: usize = 8;
+/// How much of a file is searched for what was meant: all that people write, and no machine's dump.
+const MAX_SEARCHED: usize = 4 * 1024 * 1024;
+/// How many bytes are compared: a text of many lines, in a file that repeats itself, would be compared with each of them.
+const MAX_COMPARED: usize = 16 * 1024 * 1024;
 /// How alike a line must be to be worth showing.
 const LIKE: f64 = 0.4;
 
 /// Why `needle` is not in `body`.
 pub(crate) fn explain_miss(body: &[u8], needle: &str) -> String {
-    let plain = without_carriage_returns(body);
+    let searched = match memchr::memrchr(b'\n', &body[..body.len().min(MAX_SEARCHED)]) {
+        _ if body.len() <= MAX_SEARCHED => body,
+        Some(end) => &body[..=end],
+        None => &body[..MAX_SEARCHED],
+    };
+    let plain = without_carriage_returns(searched);
     let (text, _) = show(&plain);
     let lines: Vec<&str> = text.lines().collect();
     let needle = needle.replace("\r\n", "\n");
@@ -24,6 +34,12 @@ pub(crate) fn explain_miss(body: &[u8], needle: &str) -> String {
         .or_else(|| disguised(&lines, &wanted))
         .unwrap_or_else(|| nearest(&lines, &wanted));
     out.push_str(&why);
+    if searched.len() < body.len() {
+        let (mib, lines) = (MAX_SEARCHED / (1024 * 1024), lines.len());
+        out.push_str(&format!(
+            " (Only the first {mib} MiB, {lines} lines, were searched for something like it; search the rest with Grep.)"
+        ));
+    }
     out
 }
 
@@ -97,9 +113,12 @@ fn window(lines: &[&str], wanted: &[&str], plain: &dyn Fn(&str) -> Cow<'_, str>)
     if wanted.iter().all(|line| line.is_empty()) || lines.len() <= last {
         return None;
     }
-    (0..lines.len() - last).find(|at| {
+    let left = Cell::new(MAX_COMPARED);
+    let fits = |at: usize| {
         wanted.iter().enumerate().all(|(i, want)| {
-            let line = plain(lines[at + i]);
+            let line = lines[at + i];
+            left.set(left.get().saturating_sub(line.len() + 4));
+            let line = plain(line);
             match (i == 0, i == last) {
                 (true, true) => line.contains(&**want),
                 (true, false) => line.ends_with(&**want),
@@ -107,7 +126,16 @@ fn window(lines: &[&str], wanted: &[&str], plain: &dyn Fn(&str) -> Cow<'_, str>)
                 (false, false) => line == *want,
             }
         })
-    })
+    };
+    for at in 0..lines.len() - last {
+        if fits(at) {
+            return Some(at);
+        }
+        if left.get() == 0 {
+            break;
+        }
+    }
+    None
 }
 
 fn squeeze(line: &str) -> String {
@@ -237,6 +265,20 @@ mod tests {
             miss(body, "\tlet a = “x”;\n    b - c").contains("Line 2 differs in spaces at the line's end")
         );
         assert!(miss(body, "main() {\\n\\tlet").contains("backslash"));
+    }
+
+    #[test]
+    fn the_search_for_what_was_meant_is_bounded_and_says_so() {
+        let line = "some line of a large file\n";
+        let body = format!("{}fn target()\n", line.repeat(MAX_SEARCHED / line.len() + 1));
+        let text = miss(&body, "FN target()");
+        assert!(text.contains("Only the first 4 MiB") && !text.contains("capital letters"), "{text}");
+        assert!(!miss(line, "FN target()").contains("Only"));
+
+        // Each of many lines is where each of the many that are looked for could begin.
+        let (start, same) = (std::time::Instant::now(), "a \n".repeat(40_000));
+        miss(&format!("{same}b"), &format!("{}c", "a\n".repeat(20_000)));
+        assert!(start.elapsed() < std::time::Duration::from_secs(60), "{:?}", start.elapsed());
     }
 
     #[test]

@@ -37,6 +37,15 @@ async fn one_text_for_another() {
 }
 
 #[tokio::test]
+async fn a_text_that_overlaps_itself_is_in_two_places() {
+    let w = World::new();
+    w.read(&w.file("a.txt", "aXaXa\n")).await;
+    let error = w.fails("Edit", edit("a.txt", "aXa", "b")).await;
+    assert!(error.contains("occurs 2 times in a.txt, at line 1"), "{error}");
+    assert_eq!(w.bytes("a.txt"), b"aXaXa\n");
+}
+
+#[tokio::test]
 async fn text_is_literal() {
     let w = World::new();
     w.file("a.txt", "f(x) = $1\n");
@@ -199,6 +208,29 @@ async fn what_was_changed_meanwhile_is_not_lost() {
     w.ok("Edit", edit("a.txt", "else", "ELSE")).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_sessions_that_edit_a_file_none_loses_an_edit_reported_as_done() {
+    const EDITS: usize = 20;
+    let (a, b) = (World::new(), World::new());
+    let path = a.file("a.txt", (0..2 * EDITS).map(|n| format!("<{n}>\n")).collect::<String>());
+    let name = path.to_str().unwrap();
+    let edits = async |w: &World, from: usize| {
+        for n in from..from + EDITS {
+            loop {
+                w.read(&path).await;
+                let input = edit(name, &format!("<{n}>"), &format!("[{n}]"));
+                match w.call("Edit", input).await {
+                    Ok(_) => break,
+                    Err(error) => assert!(error.text().contains("changed by someone else"), "{error:?}"),
+                }
+            }
+        }
+    };
+    tokio::join!(edits(&a, 0), edits(&b, EDITS));
+    let all: String = (0..2 * EDITS).map(|n| format!("[{n}]\n")).collect();
+    assert_eq!(String::from_utf8(a.bytes("a.txt")).unwrap(), all);
+}
+
 #[tokio::test]
 async fn what_is_no_text_is_refused() {
     let w = World::new();
@@ -206,4 +238,6 @@ async fn what_is_no_text_is_refused() {
     assert!(w.fails("Edit", edit("d", "a", "b")).await.contains("is a folder"));
     assert!(w.fails("Edit", edit("/dev/zero", "a", "b")).await.contains("is a device"));
     assert!(w.fails("Edit", edit("", "a", "b")).await.contains("the path is empty"));
+    let _socket = std::os::unix::net::UnixListener::bind(w.path("socket")).unwrap();
+    assert!(w.fails("Edit", edit("socket", "a", "b")).await.contains("is a socket"));
 }

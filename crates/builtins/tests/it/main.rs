@@ -5,6 +5,7 @@
 mod background;
 mod bash;
 mod edit;
+mod encodings;
 mod glob;
 mod golden;
 mod grep;

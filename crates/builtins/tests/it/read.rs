@@ -40,6 +40,16 @@ async fn a_part_says_what_it_is_a_part_of() {
     assert_eq!(part, "  4999\tline 4999\n  5000\tline 5000\n");
     let behind = w.ok("Read", json!({"file_path": "a.txt", "offset": 6_000})).await;
     assert_eq!(behind, "[The file has only 5000 lines; line 6000 is behind its end.]");
+    let behind = w.ok("Read", json!({"file_path": "a.txt", "offset": u64::MAX})).await;
+    assert_eq!(behind, format!("[The file has only 5000 lines; line {} is behind its end.]", u64::MAX));
+    for offset in [json!("4999"), json!(4999.0)] {
+        let part = w.ok("Read", json!({"file_path": "a.txt", "offset": offset, "limit": "1"})).await;
+        assert!(part.starts_with("  4999\tline 4999\n\n[Lines 4999-4999 of 5000."), "{part}");
+    }
+    for offset in [json!("x"), json!(1.5), json!(-1), json!([1])] {
+        let error = w.fails("Read", json!({"file_path": "a.txt", "offset": offset})).await;
+        assert!(error.contains("is no whole number from 1 on"), "{error}");
+    }
     for input in [json!({"file_path": "a.txt", "offset": 0}), json!({"file_path": "a.txt", "limit": 0})] {
         assert!(w.fails("Read", input).await.contains("count from 1"));
     }
@@ -249,4 +259,38 @@ async fn h_red_02_a_pdf_that_a_vendor_refuses_never_gets_in() {
         assert!(error.contains(says), "{name}: {error}");
         assert!(error.contains("pdftotext") || error.contains("take a part out"), "{error}");
     }
+}
+
+#[tokio::test]
+async fn the_word_for_encryption_encrypts_nothing() {
+    let w = World::new();
+    let with = |entry: &str| pdf(1).replace("trailer<<", &format!("trailer<<{entry}"));
+    for entry in ["/Title(see /Encrypt here)", "/EncryptMetadata true", "/Encrypt 9"] {
+        w.file("a.pdf", with(entry));
+        assert_eq!(w.ok("Read", json!({"file_path": "a.pdf"})).await, "<block>", "{entry}");
+    }
+    for entry in ["/Encrypt 9 0 R", "/Encrypt\n12\n0\nR", "/Encrypt<</V 1>>"] {
+        w.file("a.pdf", with(entry));
+        let error = w.fails("Read", json!({"file_path": "a.pdf"})).await;
+        assert!(error.contains("is encrypted"), "{entry}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn text_that_begins_like_a_picture_or_a_document_is_shown() {
+    let w = World::new();
+    let long = format!("%PDF-1.4 é\n{}", "é\n".repeat(200_000));
+    for (name, body) in [
+        ("a.c", "%PDF-1.4\nint main;\n"),
+        ("b.txt", "GIF89a is a format;\n"),
+        ("c.txt", "RIFF1234WEBP is one too\n"),
+        ("d.txt", &long),
+    ] {
+        w.file(name, body);
+        let shown = w.ok("Read", json!({"file_path": name, "limit": 3})).await;
+        let first = body.lines().next().unwrap();
+        assert!(shown.starts_with(&format!("     1\t{first}\n")), "{name}: {shown}");
+    }
+    let shown = w.ok("Read", json!({"file_path": "d.txt", "offset": 200_001})).await;
+    assert_eq!(shown, "200001\té\n");
 }

@@ -84,6 +84,24 @@ async fn what_is_no_file_is_refused() {
     std::fs::create_dir(w.path("d")).unwrap();
     assert!(w.fails("Write", write("d", "x")).await.contains("is a folder"));
     assert!(w.fails("Write", write("/dev/full", "x")).await.contains("is a device"));
+    for path in ["new/", "new/."] {
+        assert!(w.fails("Write", write(path, "x")).await.contains("names a folder"));
+        let made = json!({"file_path": path, "old_string": "", "new_string": "x"});
+        assert!(w.fails("Edit", made).await.contains("names a folder"));
+    }
+    assert!(!w.path("new").exists());
     w.file("f", "x");
     assert!(w.call("Write", write("f/below", "x")).await.is_err());
+}
+
+#[tokio::test]
+async fn what_read_cannot_show_can_be_written_after_it_was_looked_at() {
+    let w = World::new();
+    for (name, bytes) in [("prog", &b"\x7FELF\x02\x01\0\0"[..]), ("cut.png", b"\x89PNG\r\n\x1A\n")] {
+        w.file(name, bytes);
+        assert!(w.fails("Write", write(name, "x")).await.contains("Read it first"));
+        w.fails("Read", json!({"file_path": name})).await;
+        assert!(w.ok("Write", write(name, "x\n")).await.starts_with("Overwrote"));
+        assert_eq!(w.bytes(name), b"x\n");
+    }
 }

@@ -48,8 +48,14 @@ async fn what_is_no_file_is_refused() {
     let (_dir, root, files) = folder();
     let pipe = root.join("pipe");
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-    for (path, kind) in [(&*root, "a folder"), (&pipe, "a named pipe"), (Path::new("/dev/zero"), "a device")]
-    {
+    let socket = root.join("socket");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    for (path, kind) in [
+        (&*root, "a folder"),
+        (&pipe, "a named pipe"),
+        (&socket, "a socket"),
+        (Path::new("/dev/zero"), "a device"),
+    ] {
         for error in [
             files.open(path).await.unwrap_err(),
             files.replace(path, b"x").await.unwrap_err(),
@@ -82,6 +88,111 @@ async fn a_reader_sees_the_old_content_or_the_new() {
         files.replace(&path, &[digit; 100_000]).await.unwrap();
     }
     reader.join().unwrap();
+}
+
+#[tokio::test]
+async fn only_what_is_still_as_expected_is_replaced() {
+    let (_dir, root, files) = folder();
+    let path = root.join("a");
+    let first = files.replace_if(&path, b"1", None).await.unwrap();
+    let error = files.replace_if(&path, b"x", None).await.unwrap_err();
+    assert!(matches!(error, PortError::Changed { .. }), "{error}");
+    files.replace_if(&path, b"2", Some(first)).await.unwrap();
+    let error = files.replace_if(&path, b"x", Some(first)).await.unwrap_err();
+    assert!(matches!(error, PortError::Changed { .. }), "{error}");
+    std::fs::remove_file(&path).unwrap();
+    assert!(files.replace_if(&path, b"x", Some(first)).await.is_err());
+    assert_eq!(std::fs::read_dir(&root).unwrap().count(), 0, "nothing was made");
+}
+
+/// Adds a line to the file, `n` times, each time to what is there; gives the lines.
+async fn add_lines(files: &PlainFiles, path: &Path, name: &str, n: usize) -> Vec<String> {
+    let mut added = Vec::new();
+    while added.len() < n {
+        let mut file = files.open(path).await.unwrap();
+        let stamp = open_agent_tool::file_stamp(&file.metadata().unwrap());
+        let mut text = String::new();
+        file.read_to_string(&mut text).unwrap();
+        let line = format!("{name} {}\n", added.len());
+        text.push_str(&line);
+        match files.replace_if(path, text.as_bytes(), Some(stamp)).await {
+            Ok(_) => added.push(line),
+            Err(PortError::Changed { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    added
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_several_that_replace_a_file_none_loses_what_it_was_told_is_written() {
+    let (_dir, root, files) = folder();
+    for names in [["a", "a"], ["linked", "d/other-name"]] {
+        let paths = names.map(|name| root.join(name));
+        std::fs::write(&paths[0], "").unwrap();
+        if names[0] != names[1] {
+            std::fs::create_dir(root.join("d")).unwrap();
+            std::fs::hard_link(&paths[0], &paths[1]).unwrap();
+        }
+        let tasks: Vec<_> = (0..4)
+            .map(|n| {
+                let (files, path) = (files.clone(), paths[n % 2].clone());
+                tokio::spawn(async move { add_lines(&files, &path, &format!("task {n}"), 25).await })
+            })
+            .collect();
+        let mut added = Vec::new();
+        for task in tasks {
+            added.extend(task.await.unwrap());
+        }
+        let text = std::fs::read_to_string(&paths[0]).unwrap();
+        let mut lines: Vec<String> = text.split_inclusive('\n').map(str::to_owned).collect();
+        added.sort();
+        lines.sort();
+        assert_eq!(lines, added);
+    }
+}
+
+#[tokio::test]
+async fn hard_links_and_attributes_stay() {
+    let (_dir, root, files) = folder();
+    let (path, other) = (root.join("a"), root.join("b"));
+    std::fs::write(&path, "long content").unwrap();
+    std::fs::hard_link(&path, &other).unwrap();
+    let stamp = files.replace(&path, b"short").await.unwrap();
+    assert_eq!(std::fs::read(&other).unwrap(), b"short");
+    assert_eq!(files.stamp(&other).await.unwrap(), Some(stamp));
+
+    let path = root.join("c");
+    std::fs::write(&path, "x").unwrap();
+    let flags = rustix::fs::XattrFlags::empty();
+    if rustix::fs::setxattr(&path, "user.origin", b"here", flags).is_ok() {
+        files.replace(&path, b"y").await.unwrap();
+        let mut value = [0_u8; 16];
+        let len = rustix::fs::getxattr(&path, "user.origin", &mut value[..]).unwrap();
+        assert_eq!(&value[..len], b"here");
+    }
+    assert_eq!(std::fs::read_dir(&root).unwrap().count(), 3, "nothing is left beside them");
+}
+
+#[tokio::test]
+async fn what_killed_writers_left_is_removed_once_it_is_old() {
+    let (_dir, root, files) = folder();
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(7_200);
+    for (name, is_old) in
+        [(".open-agent-aB3dE6.tmp", true), (".open-agent-Young1.tmp", false), (".open-agent-notes.tmp", true)]
+    {
+        let file = std::fs::File::create(root.join(name)).unwrap();
+        if is_old {
+            file.set_modified(old).unwrap();
+        }
+    }
+    files.replace(&root.join("a"), b"x").await.unwrap();
+    let mut left: Vec<String> = std::fs::read_dir(&root)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    left.sort();
+    assert_eq!(left, [".open-agent-Young1.tmp", ".open-agent-notes.tmp", "a"]);
 }
 
 #[tokio::test]
