@@ -1,6 +1,7 @@
 //! One prompt from the arguments to the exit code. Owns the order of things: options, agent, prompt, run, signals; prints
 //! nothing itself.
 
+use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -26,8 +27,13 @@ pub(crate) fn run(args: RunArgs) -> Result<Exit> {
     if args.verbose {
         log::start();
     }
+    // Without a prompt nothing else matters; with one, whoever made a mistake need not wait for stdin to hear of it.
+    let early = args.prompt.is_empty().then(|| prompt::read(&args)).transpose()?;
     let agent = Agent::builder().options(options(&args)?).build()?;
-    let prompt = prompt::read(&args)?;
+    let prompt = match early {
+        Some(prompt) => prompt,
+        None => prompt::read(&args)?,
+    };
     tracing::debug!(
         model = %agent.model(),
         key_source = agent.key_source(),
@@ -207,6 +213,8 @@ fn finish(
                     .iter()
                     .filter(|n| is_worth_a_warning(n.kind))
                     .for_each(|n| exit::warn(&n.text));
+                let refused: BTreeSet<&str> = result.denials.iter().map(|d| d.reason.as_str()).collect();
+                refused.into_iter().for_each(exit::warn);
             }
             if !result.is_success() {
                 exit::say(&reason(&result));

@@ -25,7 +25,7 @@ pub use event::{
     ToolFinished, ToolProgress, ToolRuled, UserMessage, replay,
 };
 pub use host::{EngineError, Host, RunSpec, SectionSource};
-pub use machine::{Call, Machine, RunFold, Step};
+pub use machine::{Call, Denial, Machine, RunFold, Step};
 pub use prompt::{FixedSection, Surroundings};
 pub use retry::RetryConfig;
 pub use sink::{EventSink, EventStream};

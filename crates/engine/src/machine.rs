@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use open_agent_model::{
-    Access, Answer, AskId, Block, CallId, Change, Decision, Effect, Message, MessageId, Prefix, Question,
-    RawJson, Role, RunId, RunStatus, StopReason, Task, TaskId, Timestamp, ToolUse,
+    Access, Answer, AskId, Block, CallId, Change, Decision, Effect, Layer, Message, MessageId, Prefix,
+    Question, RawJson, Role, RunId, RunStatus, StopReason, Task, TaskId, Timestamp, ToolUse,
 };
 use open_agent_session::{
     Done, ModelDone, ModelFailed, ModelSettings, Notice, NoticeKind, Origin, Ruled, RunEnded, RunStarted,
@@ -111,6 +111,16 @@ enum Progress {
     Finished,
 }
 
+/// A call that the rules refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Denial {
+    /// The tool.
+    pub tool: String,
+    /// Why, and what would allow it.
+    pub reason: String,
+}
+
 /// A run so far.
 #[derive(Clone, Debug)]
 pub struct RunFold {
@@ -138,6 +148,8 @@ pub struct RunFold {
     pub stop: Option<StopReason>,
     /// What went otherwise than asked.
     pub notices: Vec<Notice>,
+    /// Calls that the rules refused.
+    pub denials: Vec<Denial>,
     /// How it ended, if it has.
     pub ended: Option<RunEnded>,
     not_before: Option<Timestamp>,
@@ -337,6 +349,7 @@ impl Machine {
             words: Words::default(),
             stop: None,
             notices: Vec::new(),
+            denials: Vec::new(),
             ended: None,
             not_before: None,
             continuations: 0,
@@ -411,6 +424,14 @@ impl Machine {
                 Decision::Deny => Progress::Refused(ruled.ruling.reason.clone()),
             };
             call.ruled = Some(ruled.clone());
+            // An unknown tool or unreadable input was not denied by anybody.
+            let ruling = &ruled.ruling;
+            if ruling.decision == Decision::Deny
+                && ruling.layer != Layer::Call
+                && let Some(run) = &mut self.run
+            {
+                run.denials.push(Denial { tool: call.tool_use.name.clone(), reason: ruling.reason.clone() });
+            }
         }
     }
 

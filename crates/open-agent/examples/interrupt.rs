@@ -1,7 +1,6 @@
 //! Interrupt a run in the middle of an answer. What came is kept, and the conversation goes on.
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
-use futures_util::StreamExt;
 use open_agent::AgentEvent;
 use open_agent::testing::{Reply, Scripted};
 

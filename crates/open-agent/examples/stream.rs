@@ -1,7 +1,6 @@
 //! Watch a run as it happens: text in pieces, calls with their rulings and results, the end.
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
-use futures_util::StreamExt;
 use open_agent::engine::DeltaKind;
 use open_agent::testing::{Reply, Scripted};
 use open_agent::{AgentEvent, read_only_tool_fn};

@@ -1,7 +1,6 @@
 //! Feed an agent from a stream of messages: each is a run of its own, and the conversation goes on.
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
-use futures_util::StreamExt;
 use open_agent::testing::{Reply, Scripted};
 use open_agent::{AgentEvent, Prompt};
 use tokio::sync::mpsc;

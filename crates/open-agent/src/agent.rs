@@ -408,6 +408,11 @@ impl<T> RunStream<T> {
         Interrupter(self.run.cancel.clone())
     }
 
+    /// The next event; `None` once there are no more. Not to be confused with `StreamExt::next`, which does the same.
+    pub async fn next(&mut self) -> Option<Envelope> {
+        poll_fn(|cx| Pin::new(&mut self.events).poll_next(cx)).await
+    }
+
     /// Waits for the result; events that were not read are dropped.
     pub async fn result(self) -> Result<T, AgentError> {
         drop(self.events);

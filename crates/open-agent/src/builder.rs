@@ -7,6 +7,7 @@ use std::sync::Arc;
 use open_agent_engine::{Budget, FixedSection, Host, SectionSource, Surroundings, SystemClock, TaskSet};
 use open_agent_model::{
     Catalogue, Cost, Effort, Env, ModelInfo, PermissionMode, Provider, RequestOptions, SessionId,
+    is_legal_name,
 };
 use open_agent_policy::{Gate, Policy};
 use open_agent_providers::Profile;
@@ -178,7 +179,7 @@ impl AgentBuilder {
         self.configure(|o| o.disallowed_tools.extend(names.into_iter().map(Into::into)))
     }
 
-    /// Adds a tool of your own; it replaces one of the same name.
+    /// Adds a tool of your own; it replaces one of the same name. A name has 1 to 64 letters, digits, `_` and `-`.
     #[must_use]
     pub fn tool(mut self, tool: Arc<dyn DynTool>) -> Self {
         self.custom_tools.push(tool);
@@ -256,6 +257,15 @@ impl AgentBuilder {
 /// The allow list first, then the deny list, which wins. A name that means nothing is an error: a typing mistake in a deny
 /// list would leave the tool in.
 fn restrict(all: &ToolSet, options: &AgentOptions) -> Result<ToolSet, ConfigError> {
+    for spec in all.iter().map(|tool| tool.spec()) {
+        let name = || spec.name.clone();
+        if !is_legal_name(&spec.name) {
+            return Err(ConfigError::ToolName { name: name() });
+        }
+        if !spec.input_schema.is_object() {
+            return Err(ConfigError::ToolSchema { name: name() });
+        }
+    }
     let lists =
         [options.tools.as_deref().unwrap_or_default(), &options.disallowed_tools, &options.allowed_tools];
     if let Some(name) = lists.into_iter().flatten().find(|name| all.get(name).is_none()) {

@@ -74,6 +74,18 @@ pub enum ConfigError {
         /// The tools there are.
         known: String,
     },
+    /// No vendor takes such a tool.
+    #[error("the tool {name:?} has no legal name: 1 to 64 letters, digits, `_` and `-`")]
+    ToolName {
+        /// Its name.
+        name: String,
+    },
+    /// No vendor takes such a tool.
+    #[error("the input schema of the tool {name} is no JSON object")]
+    ToolSchema {
+        /// Its name.
+        name: String,
+    },
     /// The project's folder cannot be used.
     #[error("the working folder {path} cannot be used: {source}", path = .path.display())]
     Cwd {

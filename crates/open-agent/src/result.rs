@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use open_agent_engine::{Driver, RunFold};
+use open_agent_engine::{Denial, Driver, RunFold};
 use open_agent_model::{AskId, Cost, Message, Question, RunId, RunStatus, SessionId, StopReason, Usage};
 use open_agent_session::Notice;
 
@@ -39,6 +39,8 @@ pub struct QueryResult {
     pub run_id: Option<RunId>,
     /// What went otherwise than asked.
     pub notices: Vec<Notice>,
+    /// Calls that the rules refused. The model was told, and the run went on.
+    pub denials: Vec<Denial>,
     /// Questions that wait for an answer.
     pub questions: Vec<(AskId, Question)>,
 }
@@ -94,6 +96,7 @@ impl QueryResult {
             cost_by_model: run.map(cost_by_model).unwrap_or_default(),
             duration_ms: run.map_or(0, |r| u64::try_from(r.last_at.0 - r.at.0).unwrap_or_default()),
             notices: run.map(|r| r.notices.clone()).unwrap_or_default(),
+            denials: run.map(|r| r.denials.clone()).unwrap_or_default(),
             duration_api_ms: run.map_or(0, |r| r.totals.api_ms),
             session_id: driver.id().clone(),
             run_id: run.map(RunFold::id),

@@ -135,7 +135,7 @@ impl ProviderConfig {
     fn no_key(&self, owner: &Profile, address: &Address) -> ProviderError {
         let variables = owner.key_variables.join(" or ");
         let text = format!(
-            "no API key for {}: set {variables} or CODEANY_API_KEY, or name a server that needs none with --base-url",
+            "no API key for {}: set {variables} or CODEANY_API_KEY, or name a server that needs none with --base-url (in the library: `base_url`)",
             address.host(),
         );
         ProviderError::new(ProviderErrorKind::Authentication, text)

@@ -72,3 +72,15 @@ fn a_folder_with_something_in_it_is_refused() {
     assert!(String::from_utf8(out.stderr).unwrap().contains("is not empty"));
     assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 1);
 }
+
+#[test]
+fn without_a_home_the_demo_runs_and_leaves_no_session() {
+    let out = Command::new(env!("CARGO_BIN_EXE_open-agent"))
+        .arg("demo")
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+}

@@ -123,6 +123,17 @@ fn what_exists_is_in_the_result() {
 
 #[test]
 fn a_refused_call_is_told_with_the_flag_that_would_allow_it() {
+    let replies = || [Reply::tool("Bash", json!({ "command": "touch made.txt" })), Reply::text("No.")];
+    for format in ["text", "json"] {
+        let out = Rig::answering(replies()).run(["-p", "Make it", "--output-format", format]);
+        assert_eq!(out.code(), 0);
+        assert!(out.stderr.starts_with("warning: Bash was refused"), "{}", out.stderr);
+        assert!(
+            out.stderr.contains("--allowed-tools Bash") && out.stderr.lines().count() == 1,
+            "{}",
+            out.stderr
+        );
+    }
     let rig = Rig::answering([
         Reply::tool("Bash", json!({ "command": "touch made.txt", "description": "Makes a file" })),
         Reply::text("I was not allowed to."),

@@ -89,6 +89,14 @@ fn no_key_for_the_vendors_own_host() {
 }
 
 #[test]
+fn without_a_prompt_nothing_else_is_asked_for() {
+    let rig = rig();
+    let out = rig.finish(rig.bare::<&str>([]).spawn().unwrap());
+    assert_eq!(out.code(), 2);
+    assert!(out.stderr.starts_with("error: there is no prompt"), "{}", out.stderr);
+}
+
+#[test]
 fn only_an_openai_key_and_no_model() {
     let rig = rig();
     let out = rig.finish(rig.bare(["-p", "Go"]).env("OPENAI_API_KEY", crate::rig::CANARY).spawn().unwrap());

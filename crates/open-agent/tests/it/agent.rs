@@ -167,8 +167,13 @@ async fn permission_options_decide_what_runs() {
             o.cwd = Some(folder.path().to_owned());
             change(o);
         });
-        agent.prompt("make it").await.unwrap();
-        folder.path().join("made").exists()
+        let result = agent.prompt("make it").await.unwrap();
+        let made = folder.path().join("made").exists();
+        // Whoever forgot to allow a tool sees it in the result.
+        let denied: Vec<&str> = result.denials.iter().map(|d| d.tool.as_str()).collect();
+        assert_eq!(denied, if made { vec![] } else { vec!["Bash"] });
+        assert!(result.denials.iter().all(|d| d.reason.contains("allow_tool(\"Bash\")")));
+        made
     };
     assert!(!ran(|_| {}).await);
     assert!(ran(|o| o.permission_mode = PermissionMode::BypassPermissions).await);

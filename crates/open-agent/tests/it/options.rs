@@ -1,7 +1,7 @@
 //! No dead option: the list of options comes from the struct, and each has a test that sees a difference when it is set.
 
 use open_agent::testing::{Reply, Scripted, newest_results};
-use open_agent::{AgentBuilder, AgentOptions, provider_names};
+use open_agent::{AgentBuilder, AgentOptions, Env, provider_names};
 
 /// Every option, and the test here that shows the difference it makes. The options are read off the struct, so one that
 /// is added without a test fails.
@@ -80,4 +80,16 @@ async fn h_log_02_no_profile_hands_its_key_to_commands() {
     let seen = newest_results(&model.requests()[1]).concat();
     assert!(seen.contains("PATH=") && !seen.contains("canary"), "{seen}");
     assert!(keys.len() > 5, "{keys:?}");
+}
+
+#[test]
+fn a_tool_that_no_vendor_takes_makes_no_agent() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Nothing {}
+    for name in ["my tool!", "", "ä", &"x".repeat(65)] {
+        let tool = open_agent::tool_fn(name, "Does nothing.", |_: Nothing, _| async { Ok("") });
+        let built = AgentBuilder::with_env(Env::default()).provider(Scripted::new([])).tool(tool).build();
+        let error = built.map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("no legal name: 1 to 64 letters"), "{error}");
+    }
 }

@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use futures_util::StreamExt as _;
 use open_agent::session::NoticeKind;
 use open_agent::testing::{Reply, Scripted};
 use open_agent::{

@@ -53,6 +53,8 @@ impl Demo {
             // It may do anything in a folder that was made for it.
             .permission_mode(PermissionMode::BypassPermissions)
             .without_tools(disallowed)
+            // Where there is no home, there is no place for a session.
+            .configure(|o| o.persist_session = std::env::var_os("HOME").is_some_and(|home| !home.is_empty()))
             .build()?;
         let mut story = Story::default();
         let exit = run::with_output(&agent, PROMPT.to_owned(), &mut story)?;

@@ -6,7 +6,6 @@ mod llmock;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use open_agent::model::ProviderErrorKind;
 use open_agent::{AgentBuilder, AgentEvent, AgentOptions, Env, QueryResult, RetryConfig, ToolError, tool_fn};
 
