@@ -89,6 +89,11 @@ impl Queue {
         }
     }
 
+    /// One thread fewer than was counted on.
+    fn leave(&self) {
+        self.state().idle += 1;
+    }
+
     fn close(&self) {
         self.state().is_closed = true;
         self.bell.notify_all();
@@ -115,7 +120,14 @@ pub(super) fn walk<F: FnMut(&Met<'_>) + Send>(walk: &Walk<'_>, mut visitor: impl
     let mine = worker();
     let others: Vec<_> = (1..threads).map(|_| worker()).collect();
     std::thread::scope(|scope| {
-        let others: Vec<_> = others.into_iter().map(|other| scope.spawn(|| other.run())).collect();
+        let others: Vec<_> = others
+            .into_iter()
+            .filter_map(|other| {
+                let thread = std::thread::Builder::new().spawn_scoped(scope, || other.run());
+                // Where there are no more threads, fewer do the work.
+                thread.inspect_err(|_| queue.leave()).ok()
+            })
+            .collect();
         let mut counts = mine.run();
         for other in others {
             match other.join() {

@@ -4,6 +4,7 @@ use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use crate::world::{World, details, text};
 
@@ -105,7 +106,7 @@ async fn h_grp_02_the_walk_starts_where_the_pattern_does() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h_grp_02_two_hundred_thousand_files_and_a_cycle() {
-    let w = World::in_memory();
+    let mut w = World::in_memory();
     let fill = |folder: &str, files: usize| {
         for n in 0..files / 1_000 {
             let folder = w.path(&format!("{folder}/d{n}"));
@@ -141,8 +142,9 @@ async fn h_grp_02_two_hundred_thousand_files_and_a_cycle() {
     let named = details(&w.call("Glob", json!({"pattern": "apps/node_modules/**/f7.json"})).await.unwrap());
     assert_eq!(named["total"], 150);
 
-    // Whatever it has reached, a cancelled walk ends within 200 ms, unless the machine is busy.
+    // Whatever it has reached, a cancelled walk ends soon.
     for (tool, input) in [("Glob", json!({"pattern": "**/*"})), ("Grep", json!({"pattern": "a"}))] {
+        w.cancel = CancellationToken::new();
         let (call, cancel) = (w.call(tool, input), w.cancel.clone());
         let (output, stopped) = tokio::join!(call, async {
             tokio::task::yield_now().await;

@@ -13,6 +13,9 @@ use crate::frame::{Decode, Queue, Read, is_json};
 use crate::inband;
 use crate::wire::{Fields, Many, Maybe, Num, Text, object, plain, says_something};
 
+/// Blocks that are open at once; each piece is searched for among them. A server that ends none must not make that long.
+const MAX_OPEN: usize = 256;
+
 pub(crate) struct Decoder {
     site: Arc<Site>,
     /// Blocks of which something is held back until they end.
@@ -178,6 +181,11 @@ impl Decoder {
 
     fn block_start(&mut self, slot: u32, json: &str, out: &mut Queue) {
         self.release(slot, out);
+        if self.open.len() >= MAX_OPEN
+            && let Some(first) = self.open.first().map(|o| o.slot)
+        {
+            self.release(first, out);
+        }
         let block = match serde_json::from_str::<BlockStart<'_>>(json) {
             Ok(block) => block,
             Err(_) => return again(json, |plain| self.block_start(slot, plain, out)),
