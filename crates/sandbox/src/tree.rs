@@ -86,7 +86,10 @@ impl Signalled for Tree {
 impl Signalled for [Tree] {
     fn signal(&self, signal: Signal) -> bool {
         let members = members(self);
-        for tree in self.iter().filter(|tree| !tree.reaped) {
+        // Members are met one by one: what is asked to end twice may take that for an order to hurry. Killing them twice does
+        // no harm, and the group has those, too, who came a moment ago.
+        let by_group = signal == Signal::KILL || cfg!(not(target_os = "linux"));
+        for tree in self.iter().filter(|tree| by_group && !tree.reaped) {
             let _ = kill_process_group(tree.main, signal);
         }
         for pid in &members {

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::rig::Rig;
 
-/// A gigabyte, as it was reported. About ten seconds for both shapes, most of it the commands' own.
+/// A gigabyte. About ten seconds for both shapes, most of it the commands' own.
 const BYTES: u64 = 1_000_000_000;
 
 /// The most that the process ever had in memory, in kB.

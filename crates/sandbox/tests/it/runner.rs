@@ -242,3 +242,20 @@ async fn what_multiplies_while_it_is_killed_ends_too() {
         .collect();
     assert_gone(&sleepers);
 }
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn who_has_to_end_is_asked_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let asked = dir.path().join("asked");
+    let script = format!(
+        "trap 'echo once >> {}' TERM; echo ready; while :; do sleep 300 & wait $!; done",
+        asked.display()
+    );
+    let mut running = runner().spawn(sh(&script)).await.unwrap();
+    let mut stdout = BufReader::new(running.stdout().unwrap());
+    let mut line = String::new();
+    stdout.read_line(&mut line).await.unwrap();
+    running.kill().await;
+    assert_eq!(std::fs::read_to_string(asked).unwrap(), "once\n");
+}
