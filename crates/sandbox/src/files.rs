@@ -147,7 +147,20 @@ fn replace(path: &Path, bytes: &[u8], expected: Expected) -> Result<FileStamp, P
     let now = present(path)?;
     check_expected(path, now.as_ref(), expected)?;
     let file = match (now, expected) {
-        (Some(now), _) if now.nlink() > 1 => write_in_place(path, bytes, expected)?,
+        (Some(now), _) if now.nlink() > 1 => match write_in_place(path, bytes, expected) {
+            Ok(file) => file,
+            Err(InPlace::Untouched(error)) => return Err(error),
+            Err(InPlace::Torn(error)) => {
+                // Neither text is whole under its name, so the new one must not go.
+                let kept = temp.keep().map(|(_, kept)| kept.display().to_string());
+                let kept =
+                    kept.map_or_else(|e| e.to_string(), |kept| format!("the whole new text is in {kept}"));
+                return Err(failed(io::Error::new(
+                    error.kind(),
+                    format!("{error}; the file is torn, {kept}"),
+                )));
+            }
+        },
         (None, Expected::Exactly(_)) => match temp.persist_noclobber(path) {
             Ok(file) => file,
             Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
@@ -180,17 +193,40 @@ fn check_expected(path: &Path, now: Option<&Metadata>, expected: Expected) -> Re
 
 /// A file of several names would lose all but one by a rename, so it is written where it is. A reader may see a mixture;
 /// until it is done, the new content lies beside it as well, complete, for whoever has to repair it after a crash.
-fn write_in_place(path: &Path, bytes: &[u8], expected: Expected) -> Result<File, PortError> {
-    let failed = |error| io_error("write", path)(error);
+fn write_in_place(path: &Path, bytes: &[u8], expected: Expected) -> Result<File, InPlace> {
+    let failed = |error| InPlace::Untouched(io_error("write", path)(error));
     let mut file = OpenOptions::new().write(true).open(path).map_err(failed)?;
     // Its other names may lie in folders that are not locked.
-    wait_for_lock(&file, path, LOCK_PATIENCE)?;
+    wait_for_lock(&file, path, LOCK_PATIENCE).map_err(InPlace::Untouched)?;
     let now = file.metadata().map_err(failed)?;
-    check_expected(path, Some(&now), expected)?;
-    file.write_all(bytes).map_err(failed)?;
-    file.set_len(bytes.len() as u64).map_err(failed)?;
-    file.sync_all().map_err(failed)?;
-    Ok(file)
+    check_expected(path, Some(&now), expected).map_err(InPlace::Untouched)?;
+    reserve(&file, bytes.len() as u64).map_err(failed)?;
+    let len = bytes.len() as u64;
+    let written = file.write_all(bytes).and_then(|()| file.set_len(len)).and_then(|()| file.sync_all());
+    written.map(|()| file).map_err(InPlace::Torn)
+}
+
+/// How far writing in place came before it failed.
+enum InPlace {
+    /// The file is as it was.
+    Untouched(PortError),
+    /// A part of the new content stands in it.
+    Torn(io::Error),
+}
+
+/// Sees to it that there is room before anything is overwritten.
+#[cfg(target_os = "linux")]
+fn reserve(file: &File, len: u64) -> io::Result<()> {
+    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, len) {
+        // Not all file systems can.
+        Err(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) if len > 0 => Err(Errno::NOSPC.into()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn reserve(_: &File, _: u64) -> io::Result<()> {
+    Ok(())
 }
 
 /// Keeps other agents, of this process or another, from replacing anything in `folder` until the file is dropped. `None`:
@@ -335,6 +371,16 @@ fn blocking<T: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn no_room_is_known_before_anything_is_overwritten() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "old").unwrap();
+        reserve(file.as_file(), 10).unwrap();
+        assert!(reserve(file.as_file(), 1 << 60).is_err());
+        assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "old");
+    }
 
     #[test]
     fn a_lock_that_somebody_keeps_is_an_error_and_not_for_ever() {

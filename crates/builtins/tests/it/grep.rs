@@ -444,3 +444,15 @@ async fn the_end_of_a_line_is_found_in_files_of_either_kind() {
     assert_eq!(w.ok("Grep", json!({"pattern": r"end\r$"})).await, "1 file:\ncrlf.txt");
     assert_eq!(w.ok("Grep", json!({"pattern": r"end\r\nno", "multiline": true})).await, "1 file:\ncrlf.txt");
 }
+
+#[tokio::test]
+async fn what_a_filter_leaves_of_a_named_folder_says_nothing_of_its_rules() {
+    let w = World::new();
+    std::fs::create_dir(w.path(".git")).unwrap();
+    w.file("p/.gitignore", "node_modules\n");
+    w.file("p/src/a.rs", "QQQ\n");
+    w.file("p/node_modules/b.js", "QQQ\n");
+    let found = w.ok("Grep", json!({"pattern": "QQQ", "path": "p", "type": "js"})).await;
+    assert!(found.contains("node_modules/b.js"), "{found}");
+    assert!(found.contains("ignored and hidden files too"), "and it is said where they come from: {found}");
+}

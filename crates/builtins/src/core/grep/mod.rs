@@ -274,7 +274,9 @@ fn search_folder(search: &Search, plan: &Plan, into: &Collector, deadline: &Dead
     }
     // A folder that was named is meant as it is, where the rules leave nothing of it or nothing that matches.
     let (ignored, hidden) = tally.skipped();
-    if tally.files() == 0 && (ignored, hidden) != (0, 0) {
+    // With a filter, that nothing was met says nothing of the folder.
+    let is_filtered = !plan.overrides.is_empty() || !plan.types.is_empty();
+    if tally.files() == 0 && (ignored, hidden) != (0, 0) && !is_filtered {
         into.begin_again();
         return by(Rules::None);
     }
