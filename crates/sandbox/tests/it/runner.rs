@@ -132,7 +132,9 @@ async fn killing_ends_the_whole_family() {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn dropping_ends_the_whole_family() {
-    let mut running = runner().spawn(sh(FAMILY)).await.unwrap();
+    // Dropping a runner ends what it started.
+    let runner = runner();
+    let mut running = runner.spawn(sh(FAMILY)).await.unwrap();
     let pids = pids(&mut *running, 5).await;
     drop(running);
     assert_gone(&pids);
@@ -231,7 +233,8 @@ async fn a_polite_process_may_tidy_up() {
 async fn what_multiplies_while_it_is_killed_ends_too() {
     let script =
         "trap '' TERM; f() { while :; do (setsid sleep 300.25 &); sleep 0.005; done; }; f & f & echo 1; wait";
-    let mut running = runner().spawn(sh(script)).await.unwrap();
+    let runner = runner();
+    let mut running = runner.spawn(sh(script)).await.unwrap();
     pids(&mut *running, 1).await;
     running.kill().await;
     let sleepers: Vec<u32> = std::fs::read_dir("/proc")
@@ -252,7 +255,8 @@ async fn who_has_to_end_is_asked_once() {
         "trap 'echo once >> {}' TERM; echo ready; while :; do sleep 300 & wait $!; done",
         asked.display()
     );
-    let mut running = runner().spawn(sh(&script)).await.unwrap();
+    let runner = runner();
+    let mut running = runner.spawn(sh(&script)).await.unwrap();
     let mut stdout = BufReader::new(running.stdout().unwrap());
     let mut line = String::new();
     stdout.read_line(&mut line).await.unwrap();
