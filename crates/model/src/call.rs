@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::RawJson;
+use crate::{Open, RawJson, path_text};
 
 /// Whether a call may run again after a crash. In doubt `Unsafe`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -23,12 +23,11 @@ pub enum Effect {
 /// Something a call touches.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum Access {
     /// Reads this file or folder (a real path).
-    Read(PathBuf),
+    Read(#[serde(with = "path_text")] PathBuf),
     /// Writes this file (a real path).
-    Write(PathBuf),
+    Write(#[serde(with = "path_text")] PathBuf),
     /// Runs this shell command.
     Exec(String),
     /// Does something that the tool alone knows, in its words.
@@ -43,7 +42,6 @@ pub struct Slot(pub String);
 /// What a call changes in its session. Tools return changes; the log applies them, in call order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum Change {
     /// Replaces a piece of session state.
     Put {
@@ -53,7 +51,7 @@ pub enum Change {
         value: RawJson,
     },
     /// The shell's folder is now this one.
-    Cwd(PathBuf),
+    Cwd(#[serde(with = "path_text")] PathBuf),
     /// A file's content was seen or written.
     FileSeen(FileSeen),
 }
@@ -62,6 +60,7 @@ pub enum Change {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileSeen {
     /// The real path.
+    #[serde(with = "path_text")]
     pub path: PathBuf,
     /// Its stamp.
     pub stamp: FileStamp,
@@ -108,21 +107,45 @@ impl FileStamp {
     }
 }
 
-/// A question that a call puts to a person.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Question {
-    /// The question.
-    pub text: String,
-    /// Answers to choose from; empty = any text.
-    #[serde(default)]
-    pub options: Vec<String>,
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It did what it was asked.
+    Ok,
+    /// It failed, or could not be run as it was written.
+    Error,
+    /// The permission policy refused it; it did not run.
+    Refused,
+    /// It reached its time limit and was stopped.
+    TimedOut,
+    /// It was stopped by an interrupt.
+    Interrupted,
+    /// It had begun, and the process ended before its result was written. What it did is unknown.
+    Lost,
+    /// It was closed before it began, because its run ended or went on without it.
+    Closed,
 }
 
-/// A person's answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answer {
-    /// The option chosen, or the text.
-    pub text: String,
+/// Whether the text of a result comes from someone whom the user trusts.
+///
+/// A policy may ask before it lets something leave the machine once untrusted text has entered the conversation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Provenance {
+    /// The user's own machine and project.
+    #[default]
+    Trusted,
+    /// Somebody else, such as a web page or a remote server.
+    Untrusted,
+}
+
+impl Provenance {
+    /// Returns true for the default, which records leave out.
+    #[must_use]
+    pub fn is_trusted(&self) -> bool {
+        *self == Self::Trusted
+    }
 }
 
 /// How a call was ruled, and why.
@@ -131,7 +154,7 @@ pub struct Ruling {
     /// Whether it runs.
     pub decision: Decision,
     /// What decided.
-    pub layer: Layer,
+    pub layer: Open<Layer>,
     /// The rule that matched, as written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
@@ -152,7 +175,6 @@ pub enum Decision {
 /// What decided about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum Layer {
     /// No policy was asked: the call itself is impossible (no such tool, unreadable input).
     Call,
@@ -162,26 +184,50 @@ pub enum Layer {
     Mode,
 }
 
-/// How calls are ruled that no rule speaks of.
+/// The decision for calls that no rule matches.
+///
+/// All names are known, so that records and settings that hold them can be read; the modes that are not built yet are
+/// refused when an agent is made ([`PermissionMode::is_available`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[non_exhaustive]
 pub enum PermissionMode {
-    /// Reads inside the workspace run; what would have to be asked is refused, with the way to allow it.
+    /// Reads inside the workspace run; everything else is refused.
     #[default]
     Default,
+    /// Edits inside the workspace run as well.
+    AcceptEdits,
+    /// Nothing runs that changes anything; the model makes a plan.
+    Plan,
+    /// A classifier decides instead of a person.
+    Auto,
+    /// What would have to be asked is refused.
+    DontAsk,
     /// Everything runs.
     BypassPermissions,
 }
 
 impl PermissionMode {
-    /// As users write it.
+    /// All modes, in the order in which they are listed for users.
+    pub const ALL: [Self; 6] =
+        [Self::Default, Self::AcceptEdits, Self::Plan, Self::Auto, Self::DontAsk, Self::BypassPermissions];
+
+    /// Returns the mode's name as users write it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Default => "default",
+            Self::AcceptEdits => "acceptEdits",
+            Self::Plan => "plan",
+            Self::Auto => "auto",
+            Self::DontAsk => "dontAsk",
             Self::BypassPermissions => "bypassPermissions",
         }
+    }
+
+    /// Returns true if agents can run in this mode.
+    #[must_use]
+    pub fn is_available(self) -> bool {
+        matches!(self, Self::Default | Self::BypassPermissions)
     }
 }
 
@@ -193,22 +239,22 @@ impl fmt::Display for PermissionMode {
 
 impl FromStr for PermissionMode {
     type Err = String;
+    /// Reads a mode's name as users write it, or Cloud Agent's `askForPermission` for the default.
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "default" | "askForPermission" => Ok(Self::Default),
-            "bypassPermissions" => Ok(Self::BypassPermissions),
-            "plan" | "auto" | "acceptEdits" | "dontAsk" => Err(format!(
-                "permission mode {text:?} is not available yet: use default or bypassPermissions"
-            )),
-            _ => Err(format!("{text:?} is not a permission mode: use default or bypassPermissions")),
+        if text == "askForPermission" {
+            return Ok(Self::Default);
         }
+        let known = Self::ALL.into_iter().find(|mode| mode.as_str() == text);
+        known.ok_or_else(|| {
+            let names: Vec<&str> = Self::ALL.iter().filter(|m| m.is_available()).map(|m| m.as_str()).collect();
+            format!("{text:?} is not a permission mode: use {}", names.join(" or "))
+        })
     }
 }
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum RunStatus {
     /// The model was done.
     Success,

@@ -94,6 +94,18 @@ impl Price {
     }
 }
 
+/// Where a request's cost comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CostSource {
+    /// Computed from the provider's token counts and the price list.
+    Computed,
+    /// Reported by the provider in money.
+    Reported,
+    /// Estimated from the length of what was sent and received, because the provider counted nothing.
+    Estimated,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -101,6 +101,41 @@ uuid_id!(
     /// One message of a transcript.
     MessageId
 );
+uuid_id!(
+    /// One message in the queue of a session, from the moment it was sent until it is delivered or taken back.
+    QueueId
+);
+
+/// An agent's name within a tree of agents: the main agent is `main`, its sub-agents have names of their own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AgentId(Arc<str>);
+
+impl AgentId {
+    /// A name.
+    #[must_use]
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Self(name.into())
+    }
+
+    /// The agent that the embedding program talks to.
+    #[must_use]
+    pub fn main() -> Self {
+        Self::new("main")
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for AgentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
 
 /// A tool call's identity in its session: the model turn (counted from 0) and the call's place in it. Never the
 /// vendor's id, which may be missing, illegal or repeated.
@@ -118,18 +153,53 @@ impl fmt::Display for CallId {
     }
 }
 
-/// The n-th question of a call.
+/// Who puts a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AskSource {
+    /// The permission policy asks whether a call may run.
+    Permission,
+    /// A running tool asks for something it needs.
+    Tool,
+    /// The session asks, without a call: for example whether a plan is accepted.
+    Session,
+}
+
+/// A question's identity in its session: who asks, for which call, and the how-manieth question of that asker it is.
+///
+/// The source is part of the identity, so that an answer to a permission question is never read as the answer to the
+/// first question of the tool itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AskId {
     /// Who asks.
-    pub call: CallId,
-    /// Which of its questions, from 0.
+    pub source: AskSource,
+    /// The call that waits for the answer; `None` for a question of the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallId>,
+    /// Which question of this source and call, from 0.
     pub n: u16,
 }
 
+impl AskId {
+    /// The `n`-th question that the tool of `call` puts.
+    #[must_use]
+    pub fn of_tool(call: CallId, n: u16) -> Self {
+        Self { source: AskSource::Tool, call: Some(call), n }
+    }
+}
+
 impl fmt::Display for AskId {
+    /// For example `tool.3.0.1`: the second question of the first call in turn 3.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.call, self.n)
+        f.write_str(match self.source {
+            AskSource::Permission => "permission",
+            AskSource::Tool => "tool",
+            AskSource::Session => "session",
+        })?;
+        if let Some(call) = self.call {
+            write!(f, ".{call}")?;
+        }
+        write!(f, ".{}", self.n)
     }
 }
 

@@ -13,7 +13,10 @@ mod ids;
 mod json;
 mod message;
 pub mod millis;
+mod open;
+pub mod path_text;
 mod provider;
+mod question;
 mod request;
 #[cfg(feature = "scripted")]
 pub mod scripted;
@@ -25,22 +28,24 @@ mod usage;
 pub use abilities::{ThinkingAbilities, thinking_abilities};
 pub use assemble::{Assembled, Assembler, Landed};
 pub use call::{
-    Access, Answer, Change, Decision, Effect, FileSeen, FileStamp, InodeStamp, Layer, PermissionMode,
-    Question, Ruling, RunStatus, Slot,
+    Access, Change, Decision, Effect, FileSeen, FileStamp, InodeStamp, Layer, Outcome, PermissionMode, Provenance,
+    Ruling, RunStatus, Slot,
 };
 pub use catalogue::{Catalogue, ModelInfo, PRICES_AS_OF};
 pub use check::Invalid;
-pub use cost::{Cost, Price};
+pub use cost::{Cost, CostSource, Price};
 pub use ids::{
-    AskId, BadSessionId, CallId, MessageId, RunId, Seq, SessionId, Timestamp, ToolUseId, is_legal_name,
+    AgentId, AskId, AskSource, BadSessionId, CallId, MessageId, QueueId, RunId, Seq, SessionId, Timestamp, ToolUseId, is_legal_name,
 };
 pub use json::RawJson;
+pub use question::{Answer, Chosen, Question, QuestionItem, QuestionKind, QuestionOption};
 pub use message::{Block, BrokenInput, Message, ResultBlock, Role, Source, Thinking, ToolResult, ToolUse};
+pub use open::Open;
 pub use provider::{BoxFuture, Capabilities, ModelStream, Provider, ProviderError, ProviderErrorKind};
 pub use request::{
     Effort, ModelRequest, Prefix, RequestOptions, Section, ThinkingMode, ToolChoice, ToolSpec,
 };
 pub use secret::{Env, Secret};
 pub use stream::{ModelEvent, StopReason, ToolFragment};
-pub use task::{Task, TaskEnd, TaskId, TaskKind};
+pub use task::{OutputRef, Task, TaskEnd, TaskId, TaskKind, TaskOutcome};
 pub use usage::{Usage, UsageUpdate};

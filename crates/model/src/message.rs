@@ -59,7 +59,6 @@ impl Message {
 /// One content block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(into = "BlockJson", try_from = "BlockJson")]
-#[non_exhaustive]
 pub enum Block {
     /// Text.
     Text(String),
@@ -139,7 +138,6 @@ pub struct ToolResult {
 /// A part of a tool's answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum ResultBlock {
     /// Text.
     Text {
@@ -179,7 +177,6 @@ impl ResultBlock {
 /// Where the bytes of a picture or document are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum Source {
     /// Here, in base64.
     #[serde(rename = "base64")]
@@ -292,7 +289,8 @@ impl TryFrom<BlockJson> for Block {
                 is_error: j.is_error.unwrap_or_default(),
             }),
             "opaque" => Self::Opaque { raw: j.raw.ok_or_else(|| missing("raw"))? },
-            other => return Err(format!("unknown block type {other:?}")),
+            // As serde says it of an enum: readers of records tell by these words that a later version wrote it.
+            other => return Err(format!("unknown variant `{other}`, expected a type of content block")),
         })
     }
 }

@@ -90,7 +90,6 @@ impl ProviderError {
 /// Kinds of provider failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum ProviderErrorKind {
     /// The options make no request.
     Configuration,

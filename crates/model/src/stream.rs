@@ -89,8 +89,7 @@ pub struct ToolFragment {
 
 /// Why a model stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
+#[serde(into = "String", from = "String")]
 pub enum StopReason {
     /// It was done.
     EndTurn,
@@ -108,6 +107,28 @@ pub enum StopReason {
     ContextWindowExceeded,
     /// A reason we do not know, as it came.
     Other(String),
+}
+
+impl From<String> for StopReason {
+    /// Reads the name on the wire of the Messages API; any other word is kept as [`StopReason::Other`].
+    fn from(word: String) -> Self {
+        let known = [
+            Self::EndTurn,
+            Self::StopSequence,
+            Self::ToolUse,
+            Self::MaxTokens,
+            Self::PauseTurn,
+            Self::Refusal,
+            Self::ContextWindowExceeded,
+        ];
+        known.into_iter().find(|stop| stop.as_str() == word).unwrap_or(Self::Other(word))
+    }
+}
+
+impl From<StopReason> for String {
+    fn from(stop: StopReason) -> Self {
+        stop.as_str().to_owned()
+    }
 }
 
 impl StopReason {

@@ -75,7 +75,7 @@ impl Verdict {
     pub fn impossible(input: &RawJson, reason: impl Into<String>) -> Self {
         let mut reason: String = reason.into();
         bound(&mut reason);
-        let ruling = Ruling { decision: Decision::Deny, layer: Layer::Call, rule: None, reason };
+        let ruling = Ruling { decision: Decision::Deny, layer: Layer::Call.into(), rule: None, reason };
         Self { call: None, input: input.clone(), access: Vec::new(), effect: Effect::ReadOnly, ruling }
     }
 }

@@ -35,7 +35,8 @@ pub struct CallFacts<'a> {
 /// Decides about a call: the tools allowed beforehand, then the mode.
 #[must_use]
 pub fn decide(policy: &Policy, call: &CallFacts<'_>) -> Ruling {
-    let ruling = |decision, layer, reason: String| Ruling { decision, layer, rule: None, reason };
+    let ruling =
+        |decision, layer: Layer, reason: String| Ruling { decision, layer: layer.into(), rule: None, reason };
     if policy.allowed_tools.contains(call.tool) {
         let reason = format!("{} is allowed beforehand", call.tool);
         return Ruling {

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use open_agent_model::{
-    Access, Answer, AskId, CallId, Change, Cost, Effect, Effort, Message, PermissionMode, Prefix,
-    ProviderErrorKind, Question, RawJson, ResultBlock, Ruling, RunId, RunStatus, Seq, StopReason, Task,
-    TaskEnd, TaskId, ThinkingMode, Timestamp, Usage,
+    Access, AgentId, Answer, AskId, CallId, Change, Cost, CostSource, Effect, Effort, Message, Open, Outcome,
+    PermissionMode, Prefix, Provenance, ProviderErrorKind, Question, QueueId, RawJson, ResultBlock, Ruling,
+    RunId, RunStatus, Seq, SessionId, StopReason, Task, TaskEnd, TaskId, ThinkingMode, Timestamp, ToolSpec,
+    Usage, path_text,
 };
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -29,62 +30,116 @@ pub struct Stored {
 }
 
 /// Something that happened in a session.
+///
+/// The shapes are frozen with the first published version. Rules for changing them: [`crate::Stored`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum SessionEntry {
-    /// A process claimed the session. Calls in flight before it are lost.
+    /// The session begins; the first entry of each log.
+    SessionStarted(SessionStarted),
+    /// From here on the session's project is in another folder, or on another machine.
+    Moved(Moved),
+    /// A process claimed the session. Calls that were in flight before it are lost.
     Opened(Opened),
     /// A message from outside the model.
     User(UserMessage),
+    /// A message waits in the session's queue.
+    Queued(Queued),
+    /// Messages left the queue and joined the conversation, in this order.
+    Delivered {
+        /// Which messages.
+        ids: Vec<QueueId>,
+    },
+    /// A message was taken out of the queue before it was delivered.
+    Unqueued {
+        /// Which message.
+        id: QueueId,
+    },
     /// A run begins.
     RunStarted(RunStarted),
-    /// From the next request on, the run asks so.
+    /// The run uses these model settings from its next request on.
     Configured(ModelSettings),
-    /// From here on, requests begin with this.
+    /// Requests begin with this system prompt and these tools from here on.
     Prefix(Arc<Prefix>),
+    /// Tools were added or removed after the prefix was written.
+    ToolsChanged(ToolsChanged),
     /// The model answered.
     ModelDone(ModelDone),
-    /// A request brought no whole answer.
+    /// A model request brought no whole answer.
     ModelFailed(ModelFailed),
-    /// Something about a request that whoever made the agent should know.
+    /// Something about a request or the session that the embedding program should know.
     Noticed(Notice),
     /// Pictures and documents that the provider refused are not sent any more.
     Withheld(Withheld),
-    /// It was decided whether a call runs.
+    /// The policy decided whether a call runs.
     Ruled(Ruled),
-    /// A call put a question and waits.
+    /// A question was put and waits for an answer.
     Asked {
-        /// Which question.
+        /// The question's identity.
         ask: AskId,
-        /// What it says.
+        /// The question.
         question: Question,
     },
     /// A question was answered.
     Answered {
-        /// Which question.
+        /// The question's identity.
         ask: AskId,
-        /// What the answer is.
+        /// The answer.
         answer: Answer,
     },
-    /// A call that must not run twice begins.
+    /// A call that may not run twice begins.
     Started {
-        /// Which.
+        /// Which call.
         call: CallId,
     },
     /// A call has its result.
     Done(Done),
     /// A call began work that goes on in the background.
-    TaskStarted(Task),
+    BackgroundStarted(Task),
     /// Background work is over, and the model is told.
-    TaskEnded(TaskEnded),
+    BackgroundEnded(BackgroundEnded),
     /// The run is to stop.
     Interrupted {},
     /// A run is over.
     RunEnded(RunEnded),
-    /// Written by a later version; kept as it is.
+    /// An entry that a later version wrote and marked as one that may be skipped; kept as it is.
     #[serde(skip)]
     Unknown(RawJson),
+}
+
+/// See [`SessionEntry::SessionStarted`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionStarted {
+    /// The project's folder, as a real path.
+    #[serde(with = "path_text")]
+    pub root: PathBuf,
+    /// The agent whose session it is.
+    pub agent: AgentId,
+    /// The session of the agent that started this one as its sub-agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<SessionId>,
+    /// The session that this one is a copy of, and the last record that was copied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked_from: Option<ForkedFrom>,
+    /// The program that began the session, with its version.
+    pub product: String,
+}
+
+/// Where a forked session comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForkedFrom {
+    /// The session that was copied.
+    pub session: SessionId,
+    /// Its last record in the copy.
+    pub through: Seq,
+}
+
+/// See [`SessionEntry::Moved`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moved {
+    /// The project's folder now, as a real path.
+    #[serde(with = "path_text")]
+    pub root: PathBuf,
 }
 
 /// See [`SessionEntry::Opened`].
@@ -101,19 +156,32 @@ pub struct Opened {
 #[serde(transparent)]
 pub struct Owner(pub String);
 
+/// See [`SessionEntry::Queued`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Queued {
+    /// The message's name in the queue.
+    pub id: QueueId,
+    /// The message.
+    pub message: Arc<Message>,
+    /// Who sent it.
+    pub origin: Open<Origin>,
+    /// True: it is delivered with the next request of the run that goes on. False: it waits until that run has ended and
+    /// starts the next one.
+    pub steer: bool,
+}
+
 /// See [`SessionEntry::User`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UserMessage {
     /// The message.
     pub message: Arc<Message>,
     /// Where it comes from.
-    pub origin: Origin,
+    pub origin: Open<Origin>,
 }
 
 /// Where a user message comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum Origin {
     /// A person, or whoever speaks for one.
     Prompt,
@@ -128,8 +196,6 @@ pub struct RunStarted {
     pub run: RunId,
     /// Whom it asks, and how.
     pub settings: ModelSettings,
-    /// The project's folder.
-    pub root: PathBuf,
     /// The permission mode it begins with.
     pub mode: PermissionMode,
     /// Its limits.
@@ -180,16 +246,28 @@ pub enum ToolScheduling {
 /// See [`SessionEntry::ModelDone`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelDone {
+    /// The model turn, from 0 in each session. Stored and never counted from the answers in the log, so that a record
+    /// that is lost does not give later calls other identities. A rewind does not lower it.
+    pub turn: u32,
     /// The answer.
     pub message: Arc<Message>,
     /// Why it ended.
     pub stop: StopReason,
+    /// The stop sequence that the model wrote, if that is why it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_sequence: Option<String>,
     /// Its tokens.
     pub usage: Usage,
-    /// Its cost; `None` = the price is not known.
+    /// Its cost; `None` if the price is not known.
     pub cost: Option<Cost>,
-    /// Milliseconds from request to end.
+    /// Where the cost comes from; `None` if there is no cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_source: Option<Open<CostSource>>,
+    /// Milliseconds from the request to the end of the answer.
     pub api_ms: u64,
+    /// Milliseconds from the request to the first piece of the answer; `None` if the provider did not stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttft_ms: Option<u64>,
     /// The vendor's id of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vendor_id: Option<String>,
@@ -212,6 +290,9 @@ pub struct ModelFailed {
     pub usage: Usage,
     /// Their cost; `None` = the price is not known.
     pub cost: Option<Cost>,
+    /// Where the cost comes from; `None` if there is no cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_source: Option<Open<CostSource>>,
     /// Milliseconds from request to failure.
     pub api_ms: u64,
     /// The request is made again; `None` = it failed for good.
@@ -237,8 +318,8 @@ pub struct Retry {
 /// Something that went otherwise than asked, or looks so. The run goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notice {
-    /// What kind.
-    pub kind: NoticeKind,
+    /// What kind of notice.
+    pub kind: Open<NoticeKind>,
     /// One sentence for people.
     pub text: String,
 }
@@ -246,7 +327,6 @@ pub struct Notice {
 /// Kinds of notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum NoticeKind {
     /// The request was sent otherwise than it asked, to fit the model.
     RequestFitted,
@@ -260,6 +340,10 @@ pub enum NoticeKind {
     NoText,
     /// Commands do not see all variables of the environment: keys are kept from them.
     VariablesRemoved,
+    /// Tools were added or removed while the session goes on.
+    ToolsChanged,
+    /// Records of the log are damaged; what they held is lost.
+    LogDamaged,
 }
 
 /// See [`SessionEntry::Withheld`].
@@ -284,8 +368,8 @@ pub enum MediaScope {
 /// A provider's failure, as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// What kind.
-    pub kind: ProviderErrorKind,
+    /// What kind of failure.
+    pub kind: Open<ProviderErrorKind>,
     /// One sentence for people.
     pub message: String,
     /// The HTTP status.
@@ -301,8 +385,9 @@ pub struct Failure {
 pub struct Ruled {
     /// Which call.
     pub call: CallId,
-    /// The input it runs with.
-    pub input: RawJson,
+    /// The input it runs with, if ruling changed it; else it is the one that the model wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<RawJson>,
     /// What it touches.
     pub access: Vec<Access>,
     /// Whether it may run twice.
@@ -311,42 +396,71 @@ pub struct Ruled {
     pub ruling: Ruling,
 }
 
+/// See [`SessionEntry::ToolsChanged`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolsChanged {
+    /// Tools that the prefix does not name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub added: Vec<ToolSpec>,
+    /// Names of tools that are gone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<String>,
+    /// What the model is told about it, in the user's place.
+    pub message: Arc<Message>,
+}
+
 /// See [`SessionEntry::Done`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Done {
     /// Which call.
     pub call: CallId,
-    /// Its answer for the model.
+    /// How it ended.
+    pub outcome: Open<Outcome>,
+    /// The result that the model reads.
     pub content: Vec<ResultBlock>,
-    /// Its answer for a user interface.
+    /// The result for a user interface.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<RawJson>,
-    /// It failed.
-    pub is_error: bool,
+    /// Whether the result comes from someone whom the user trusts.
+    #[serde(default, skip_serializing_if = "Provenance::is_trusted")]
+    pub provenance: Provenance,
     /// What it changes in the session.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
-    /// Milliseconds it ran; 0 if it never did.
+    /// Milliseconds that it ran; 0 if it never did.
     pub ms: u64,
 }
 
 impl Done {
-    /// The result of a call that failed without running.
+    /// The result of a call that ended without a result of its own.
     #[must_use]
-    pub fn error(call: CallId, text: impl Into<String>) -> Self {
-        let content = vec![ResultBlock::text(text)];
-        Self { call, content, details: None, is_error: true, changes: Vec::new(), ms: 0 }
+    pub fn without_result(call: CallId, outcome: Outcome, text: impl Into<String>) -> Self {
+        Self {
+            call,
+            outcome: outcome.into(),
+            content: vec![ResultBlock::text(text)],
+            details: None,
+            provenance: Provenance::Trusted,
+            changes: Vec::new(),
+            ms: 0,
+        }
+    }
+
+    /// Returns true unless the call did what it was asked.
+    #[must_use]
+    pub fn is_error(&self) -> bool {
+        self.outcome != Outcome::Ok
     }
 }
 
-/// See [`SessionEntry::TaskEnded`].
+/// See [`SessionEntry::BackgroundEnded`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TaskEnded {
-    /// Which.
-    pub task: TaskId,
-    /// How.
+pub struct BackgroundEnded {
+    /// Which work.
+    pub id: TaskId,
+    /// How it ended.
     pub end: TaskEnd,
-    /// What the model is told, in the user's place.
+    /// What the model is told about it, in the user's place.
     pub message: Arc<Message>,
 }
 
@@ -363,23 +477,29 @@ pub struct RunEnded {
 }
 
 /// The tags that this version knows; anything else is [`SessionEntry::Unknown`].
-const KNOWN: [&str; 18] = [
-    "noticed",
-    "withheld",
+const KNOWN: [&str; 24] = [
+    "session_started",
+    "moved",
     "opened",
-    "configured",
     "user",
+    "queued",
+    "delivered",
+    "unqueued",
     "run_started",
+    "configured",
     "prefix",
+    "tools_changed",
     "model_done",
     "model_failed",
+    "noticed",
+    "withheld",
     "ruled",
     "asked",
     "answered",
     "started",
     "done",
-    "task_started",
-    "task_ended",
+    "background_started",
+    "background_ended",
     "interrupted",
     "run_ended",
 ];

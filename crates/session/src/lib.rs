@@ -12,10 +12,11 @@ mod withhold;
 mod writer;
 
 pub use entry::{
-    Done, FORMAT_VERSION, Failure, MediaScope, ModelDone, ModelFailed, ModelSettings, Notice, NoticeKind,
-    Opened, Origin, Owner, Retry, Ruled, RunEnded, RunLimits, RunStarted, SessionEntry, Stored, TaskEnded,
-    ToolScheduling, UserMessage, Withheld,
+    BackgroundEnded, Done, FORMAT_VERSION, Failure, ForkedFrom, MediaScope, ModelDone, ModelFailed, ModelSettings, Moved,
+    Notice, NoticeKind,
+    Opened, Origin, Owner, Queued, Retry, Ruled, RunEnded, RunLimits, RunStarted, SessionEntry, SessionStarted, Stored,
+    ToolScheduling, ToolsChanged, UserMessage, Withheld,
 };
 pub use store::{Claim, Durability, JsonlStore, Lease, MemoryStore, SessionStore, StoreError};
-pub use transcript::Transcript;
+pub use transcript::{Item, ItemContent, ItemOrigin, Transcript};
 pub use writer::SessionWriter;

@@ -1,0 +1,144 @@
+//! A run as the log tells it: what it was asked for, what it used, and how it ended.
+
+use std::sync::Arc;
+
+use open_agent_model::{Cost, RunId, Seq, StopReason, Timestamp};
+use open_agent_session::{ModelDone, ModelFailed, ModelSettings, Notice, RunEnded, RunStarted};
+
+use crate::{Totals, Words};
+
+/// A call that the rules refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Denial {
+    /// The tool.
+    pub tool: String,
+    /// Why it was refused.
+    pub reason: String,
+}
+
+/// A run so far.
+#[derive(Clone, Debug)]
+pub struct RunFold {
+    /// How it began.
+    pub started: RunStarted,
+    /// The record that began it.
+    pub seq: Seq,
+    /// When it began.
+    pub at: Timestamp,
+    /// When its last entry was written.
+    pub last_at: Timestamp,
+    /// The model that is asked now: that of the settings, or the fallback.
+    pub model: Arc<str>,
+    /// Whom requests ask, and how.
+    pub settings: ModelSettings,
+    /// Failed attempts at the request that is due.
+    pub failures: u32,
+    /// Model answers.
+    pub turns: u32,
+    /// What all model requests used, failed ones too.
+    pub totals: Totals,
+    /// What the model said last.
+    pub words: Words,
+    /// Why the model stopped last.
+    pub stop: Option<StopReason>,
+    /// What went otherwise than asked.
+    pub notices: Vec<Notice>,
+    /// Calls that the rules refused.
+    pub denials: Vec<Denial>,
+    /// How it ended, if it has.
+    pub ended: Option<RunEnded>,
+    pub(super) not_before: Option<Timestamp>,
+    /// How many answers in a row hit the output limit and are continued.
+    pub(super) continuations: u32,
+    /// How many answers in a row ended within a tool call.
+    pub(super) cut_calls: u32,
+    /// What came of the newest answer's call that was cut.
+    last_cut: Option<String>,
+}
+
+impl RunFold {
+    pub(super) fn new(started: &RunStarted, seq: Seq, at: Timestamp) -> Self {
+        Self {
+            started: started.clone(),
+            seq,
+            at,
+            last_at: at,
+            model: Arc::clone(&started.settings.model),
+            settings: started.settings.clone(),
+            failures: 0,
+            turns: 0,
+            totals: Totals::default(),
+            words: Words::default(),
+            stop: None,
+            notices: Vec::new(),
+            denials: Vec::new(),
+            ended: None,
+            not_before: None,
+            continuations: 0,
+            cut_calls: 0,
+            last_cut: None,
+        }
+    }
+
+    /// Returns its id.
+    #[must_use]
+    pub fn id(&self) -> RunId {
+        self.started.run
+    }
+
+    /// Returns true until it has ended.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.ended.is_none()
+    }
+
+    /// Returns what its requests cost so far; `None` if a price is not known.
+    #[must_use]
+    pub fn cost(&self) -> Option<Cost> {
+        self.totals.cost
+    }
+
+    pub(super) fn on_answer(&mut self, done: &ModelDone) {
+        let model = done.message.model.clone().unwrap_or_else(|| Arc::clone(&self.model));
+        (self.failures, self.not_before) = (0, None);
+        self.totals.add(&model, (done.usage, done.cost, done.api_ms));
+        self.turns += 1;
+        self.words.say(&done.message, Some(&done.stop));
+        self.stop = Some(done.stop.clone());
+        let mut uses = done.message.tool_uses();
+        let has_calls = done.message.tool_uses().next().is_some();
+        let cut = uses.find_map(|u| u.broken.as_ref().filter(|b| b.cut)).map(|b| b.raw.clone());
+        // Where the server does not speak of a limit, only the same call again shows that there is one.
+        let again = done.stop == StopReason::MaxTokens || cut == self.last_cut;
+        self.cut_calls = match cut {
+            Some(_) if again => self.cut_calls + 1,
+            Some(_) => 1,
+            None => 0,
+        };
+        self.last_cut = cut;
+        let continued = done.stop == StopReason::MaxTokens && !has_calls;
+        self.continuations = if continued { self.continuations + 1 } else { 0 };
+    }
+
+    pub(super) fn on_failure(&mut self, failed: &ModelFailed) {
+        self.totals.add(&failed.model, (failed.usage, failed.cost, failed.api_ms));
+        if let Some(partial) = &failed.partial {
+            self.words.say(partial, None);
+        }
+        if let Some(retry) = &failed.retry {
+            self.failures = retry.attempt;
+            self.not_before = Some(retry.at);
+            self.model = Arc::clone(&retry.model);
+        }
+    }
+
+    /// Another model begins without the failures of the last one; other changes leave a fallback in its place.
+    pub(super) fn configure(&mut self, settings: &ModelSettings) {
+        if self.settings.model != settings.model {
+            self.model = Arc::clone(&settings.model);
+            (self.failures, self.not_before) = (0, None);
+        }
+        self.settings = settings.clone();
+    }
+}
