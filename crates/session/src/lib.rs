@@ -6,16 +6,20 @@
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod entry;
+mod log;
+mod record;
 mod store;
 mod transcript;
 mod withhold;
 mod writer;
 
 pub use entry::{
-    Done, FORMAT_VERSION, Failure, MediaScope, ModelDone, ModelFailed, ModelSettings, Notice, NoticeKind,
-    Opened, Origin, Owner, Retry, Ruled, RunEnded, RunLimits, RunStarted, SessionEntry, Stored, TaskEnded,
+    Done, Failure, MediaScope, ModelDone, ModelFailed, ModelSettings, Notice, NoticeKind,
+    Opened, Origin, Owner, Retry, Ruled, RunEnded, RunLimits, RunStarted, SessionEntry, TaskEnded,
     ToolScheduling, UserMessage, Withheld,
 };
+pub use log::{Damage, DamageKind, Log, Newer, RawLine, RawLog};
+pub use record::{Decoded, EncodedRecord, FORMAT_VERSION, Stored, decode, encode};
 pub use store::{Claim, Durability, JsonlStore, Lease, MemoryStore, SessionStore, StoreError};
 pub use transcript::Transcript;
 pub use writer::SessionWriter;
