@@ -8,7 +8,7 @@
 //! - A last line without its line feed that is no record is *torn*: its write was never acknowledged. It leaves no gap. The
 //!   next append ends it with [`SEAL`], by which later readers know it.
 //! - A record counts wherever it can be found: before a damaged byte in the place of its line feed, after a line that was cut
-//!   and lost its line feed, without a line feed at the log's end.
+//!   and lost its line feed, without a line feed at the log's end. No JSON within a record looks like a record's beginning.
 //! - A byte-order mark and blank lines are ignored.
 
 use std::collections::HashMap;
@@ -17,25 +17,18 @@ use std::sync::Arc;
 
 use open_agent_model::Seq;
 
-use crate::record::{self, Checked, Decoded};
+use crate::record::{self, Checked, Decoded, RECORD_START};
 use crate::{EncodedRecord, Stored};
 
 /// What is appended to a torn last line, before the line feed that ends it.
 ///
-/// It makes two things sure: a later reader does not take the line for a damaged one, and JSON that a model wrote into a
-/// record that was then torn is never taken for a record of its own. No part of a record can look like it: in JSON, a tab
-/// stands between tokens only, and no token begins with `#`.
+/// By it a later reader knows that the line was not damaged: nothing is missing. No part of a record can look like it: in
+/// JSON, a tab stands between tokens only, and no token begins with `#`.
 pub(crate) const SEAL: &[u8] = b"\t#torn";
 const SEAL_AND_LINE_FEED: &[u8] = b"\t#torn\n";
 
-/// How each record begins.
-const RECORD_START: &[u8] = b"{\"v\":";
-
 /// What some editors put before a file's first line.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
-
-/// The number of places in one damaged line at which a record is looked for.
-const MOST_CANDIDATES: usize = 64;
 
 /// A log as a store returns it: lines in storage order that nobody has looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -257,28 +250,28 @@ fn pieces(line: &RawLine) -> Vec<Piece<'_>> {
         Some(bytes) if line.is_ended => (bytes, true),
         _ => (line.bytes.as_slice(), false),
     };
-    let bytes = if line.number == 1 { bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes) } else { bytes };
+    let mut rest = if line.number == 1 { bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes) } else { bytes };
     let mut pieces = Vec::with_capacity(1);
-    let mut rest = bytes;
     while !rest.trim_ascii().is_empty() {
-        let Some(checked) = record_at_start(rest) else {
-            if line.is_ended && !is_sealed {
-                pieces.push(Piece::Lost(reason_of(rest)));
-                pieces.extend(record_at_end(rest).map(Piece::Record));
-            } else if !is_sealed {
-                pieces.push(Piece::Torn);
-            }
-            return pieces;
-        };
-        rest = rest.get(checked.line.len()..).unwrap_or_default();
-        pieces.push(Piece::Record(checked));
-        if !rest.trim_ascii().is_empty() {
-            pieces.push(Piece::BadLineFeed);
-            // One byte stands where the line feed was, unless that is gone altogether.
-            if record_at_start(rest).is_none() {
-                rest = rest.get(1..).unwrap_or_default();
-            }
+        if let Some(checked) = record_at_start(rest) {
+            rest = rest.get(checked.line.len()..).unwrap_or_default();
+            pieces.push(Piece::Record(checked));
+            continue;
         }
+        // Up to the next record, or to the line's end.
+        let next = next_record(rest);
+        let junk = rest.get(..next.unwrap_or(rest.len())).unwrap_or_default();
+        // One byte behind a record stands where its line feed was. That may be gone altogether, which does no harm either.
+        if junk.len() == 1 && matches!(pieces.last(), Some(Piece::Record(_))) {
+            pieces.push(Piece::BadLineFeed);
+        } else if junk.trim_ascii().is_empty() {
+            // Indented by somebody.
+        } else if next.is_some() || (line.is_ended && !is_sealed) {
+            pieces.push(Piece::Lost(reason_of(junk)));
+        } else if !is_sealed {
+            pieces.push(Piece::Torn);
+        }
+        rest = rest.get(junk.len()..).unwrap_or_default();
     }
     pieces
 }
@@ -289,25 +282,23 @@ fn reason_of(line: &[u8]) -> String {
 
 /// The record that `bytes` begin with.
 fn record_at_start(bytes: &[u8]) -> Option<Checked<'_>> {
-    if let Ok(checked) = record::inspect(bytes) {
-        return Some(checked);
-    }
     if !bytes.starts_with(RECORD_START) {
         return None;
+    }
+    if let Ok(checked) = record::inspect(bytes) {
+        return Some(checked);
     }
     let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<serde::de::IgnoredAny>();
     values.next()?.ok()?;
     record::inspect(bytes.get(..values.byte_offset())?).ok()
 }
 
-/// A record that begins somewhere in `bytes` and ends with them: the line before it lost its line feed.
-///
-/// A record in the middle of a damaged line is not taken. It could be JSON that a model wrote as the input of a call, within
-/// a record that is damaged elsewhere; such JSON never ends a line.
-fn record_at_end(bytes: &[u8]) -> Option<Checked<'_>> {
-    let windows = bytes.windows(RECORD_START.len()).enumerate().skip(1);
-    let candidates = windows.filter(|(_, window)| *window == RECORD_START).map(|(start, _)| start);
-    candidates.take(MOST_CANDIDATES).find_map(|start| record::inspect(bytes.get(start..)?).ok())
+/// Where in `bytes`, after their beginning, the next record begins.
+fn next_record(bytes: &[u8]) -> Option<usize> {
+    let from = 1;
+    memchr::memmem::find_iter(bytes.get(from..)?, RECORD_START)
+        .map(|start| from + start)
+        .find(|start| bytes.get(*start..).and_then(record_at_start).is_some())
 }
 
 /// What an append needs to know of a log's end.

@@ -21,6 +21,10 @@
 //! number. It covers the header, fields that this version does not know, and every byte of the entry. In Python:
 //! `zlib.crc32(re.sub(rb'"crc":\d+,', b'', line, count=1))`. `"crc":` stands within the first 1,024 bytes of a line.
 //!
+//! **The beginning.** The bytes `{"v":` begin a record and stand nowhere else in a line: in strings, quotes are escaped, and
+//! where raw JSON holds an object that begins so, it is written as `{ "v":`. So records can be found in damaged lines, and
+//! JSON that a model wrote is never taken for a record.
+//!
 //! **Reading** tells three cases apart. *Damaged*: the line is no JSON, the checksum is wrong, or a known kind of entry in a
 //! known version does not parse. *Newer*: the checksum is right, and the version, the kind of entry or a deciding value in
 //! it is not known here. Everything else is a record. What is newer but marked `"skip":true` is a record too, with
@@ -39,6 +43,9 @@ use crate::SessionEntry;
 /// It grows when something that older readers would take wrongly is written of a kind of entry that they know. A new kind of
 /// entry and a new deciding value need no new version, since older readers recognise them as newer.
 pub const FORMAT_VERSION: u32 = 1;
+
+/// How each record begins. No other part of a record looks like it.
+pub(crate) const RECORD_START: &[u8] = b"{\"v\":";
 
 /// The header of a line up to the end of its checksum fits into this many bytes.
 const HEADER_LIMIT: usize = 1024;
@@ -123,7 +130,8 @@ pub enum Decoded {
 
 /// Encodes a record.
 ///
-/// Line feeds in raw JSON, where they can only stand between tokens, become spaces, since a record is one line.
+/// Raw JSON keeps its text, with two exceptions that do not change its meaning: line feeds between tokens become spaces,
+/// since a record is one line, and `{"v":` becomes `{ "v":`, since that is how a record begins.
 ///
 /// # Errors
 ///
@@ -132,7 +140,7 @@ pub fn encode(record: &Stored) -> Result<EncodedRecord, serde_json::Error> {
     encode_tracked(record).map(|(encoded, _)| encoded)
 }
 
-/// As [`encode`]; also returns true if the encoded entry differs from `record.entry` (in white space of raw JSON).
+/// As [`encode`]; also returns true if the encoded entry differs from `record.entry` (in the white space of raw JSON).
 pub(crate) fn encode_tracked(record: &Stored) -> Result<(EncodedRecord, bool), serde_json::Error> {
     let mut after = Vec::with_capacity(512);
     if record.skip {
@@ -144,17 +152,36 @@ pub(crate) fn encode_tracked(record: &Stored) -> Result<(EncodedRecord, bool), s
         entry => entry.serialize(&mut serde_json::Serializer::new(&mut after))?,
     }
     after.push(b'}');
-    let mut is_changed = false;
-    for byte in after.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')) {
-        *byte = b' ';
-        is_changed = true;
-    }
+    let is_changed = make_one_record(&mut after);
     let mut bytes = format!("{{\"v\":{},\"seq\":{},\"at\":{},", record.v, record.seq.0, record.at.0).into_bytes();
     let crc = checksum(&bytes, &after);
     bytes.reserve_exact(after.len() + 17);
     bytes.extend_from_slice(format!("\"crc\":{crc},").as_bytes());
     bytes.append(&mut after);
     Ok((EncodedRecord { seq: record.seq, bytes }, is_changed))
+}
+
+/// Removes line feeds and beginnings of records from an encoded entry. Returns true if there were any.
+fn make_one_record(entry: &mut Vec<u8>) -> bool {
+    let mut is_changed = false;
+    for byte in entry.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')) {
+        *byte = b' ';
+        is_changed = true;
+    }
+    let starts: Vec<usize> = memchr::memmem::find_iter(entry, RECORD_START).collect();
+    if starts.is_empty() {
+        return is_changed;
+    }
+    let mut spaced = Vec::with_capacity(entry.len() + starts.len());
+    let mut from = 0;
+    for start in starts {
+        spaced.extend_from_slice(entry.get(from..=start).unwrap_or_default());
+        spaced.push(b' ');
+        from = start + 1;
+    }
+    spaced.extend_from_slice(entry.get(from..).unwrap_or_default());
+    *entry = spaced;
+    true
 }
 
 /// Decodes a line without its line feed. See the module's documentation for the rules.

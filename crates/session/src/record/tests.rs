@@ -137,6 +137,18 @@ fn line_feeds_in_a_models_json_do_not_break_the_line() {
 }
 
 #[test]
+fn nothing_in_a_record_looks_like_the_beginning_of_one() {
+    let raw = r#"{"telepathy":[{"v":1},{"v":{"v":"{\"v\":"}}]}"#;
+    let record = Stored { entry: SessionEntry::Unknown(RawJson::parse(raw).unwrap()), skip: true, ..started(1) };
+    let (encoded, is_changed) = encode_tracked(&record).unwrap();
+    assert!(is_changed);
+    assert_eq!(memchr::memmem::find_iter(encoded.bytes(), RECORD_START).collect::<Vec<_>>(), [0]);
+    let Decoded::Record(stored) = encoded.decode() else { panic!("{encoded:?}") };
+    let SessionEntry::Unknown(again) = &stored.entry else { panic!("{stored:?}") };
+    assert_eq!(again.get(), r#"{"telepathy":[{ "v":1},{ "v":{ "v":"{\"v\":"}}]}"#);
+}
+
+#[test]
 fn every_kind_that_is_written_is_known_to_the_reader() {
     // serde names all variants that it has; a kind that is renamed when written only would be newer than itself.
     let error = serde_json::from_str::<SessionEntry>(r#"{"telepathy":1}"#).unwrap_err().to_string();

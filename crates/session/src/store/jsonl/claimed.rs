@@ -239,25 +239,39 @@ fn release(file: &File) {
 
 /// Locks a transcript. If the process that locked it has ended, its lock is waited for.
 fn lock(file: &File, path: &Path, id: &SessionId) -> Result<(), StoreError> {
-    let note_path = note_path(path);
     let begun = Instant::now();
+    lock_with(file, path, id, || {
+        let may_wait = begun.elapsed() < DEAD_OWNER_WAIT;
+        if may_wait {
+            std::thread::sleep(DEAD_OWNER_POLL);
+        }
+        may_wait
+    })
+}
+
+/// As [`lock`]; `wait` returns false once the wait is over.
+fn lock_with(
+    file: &File,
+    path: &Path,
+    id: &SessionId,
+    mut wait: impl FnMut() -> bool,
+) -> Result<(), StoreError> {
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(()),
             Err(TryLockError::Error(source)) => return Err(io_error("lock", path)(source)),
             Err(TryLockError::WouldBlock) => {}
         }
-        let note = OwnerNote::read(&note_path);
+        let note = OwnerNote::read(&note_path(path));
         let is_dead = note.as_ref().is_some_and(OwnerNote::is_dead);
-        if !is_dead || begun.elapsed() >= DEAD_OWNER_WAIT {
+        if !is_dead || !wait() {
             let owner = match note {
-                Some(note) if is_dead => format!("a process that {}, which has ended, had started", note.owner),
+                Some(note) if is_dead => format!("a process that was started by {}, which has ended", note.owner),
                 Some(note) => note.owner,
                 None => "another process".to_owned(),
             };
             return Err(StoreError::Busy { id: id.clone(), owner });
         }
-        std::thread::sleep(DEAD_OWNER_POLL);
     }
 }
 
@@ -291,5 +305,112 @@ fn read_tail(mut file: &File, len: u64) -> io::Result<Tail> {
             Some(tail) if start == 0 || tail.head > Seq(0) => return Ok(tail),
             _ => window = window.saturating_mul(4),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    fn claim(path: &Path) -> Result<ClaimedLog, StoreError> {
+        ClaimedLog::claim(path, &SessionId::new("s").unwrap(), &Owner("process 1".into()))
+    }
+
+    /// The number of a process that has ended.
+    fn dead_process() -> u32 {
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        child.id()
+    }
+
+    #[test]
+    fn a_lock_goes_at_once_though_a_child_that_was_just_forked_shares_it() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("transcript.jsonl");
+        let mut log = claim(&path).unwrap();
+        // As fork does: another handle of the same open file.
+        let shared = log.file.as_ref().unwrap().try_clone().unwrap();
+        log.park(Claim { epoch: log.epoch, expected: Seq(0) });
+        let second = claim(&path).unwrap();
+        let shared_too = second.file.as_ref().unwrap().try_clone().unwrap();
+        drop(second);
+        claim(&path).unwrap();
+        drop((shared, shared_too));
+    }
+
+    #[test]
+    fn the_lock_of_a_process_that_has_ended_is_waited_for() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("transcript.jsonl");
+        let mut log = claim(&path).unwrap();
+        let mut left_behind = Some(log.file.take().unwrap());
+        let mut note = OwnerNote::read(&note_path(&path)).unwrap();
+        note.pid = dead_process();
+        note.write(&note_path(&path)).unwrap();
+        let file = OpenOptions::new().read(true).append(true).open(&path).unwrap();
+        let mut waits = 0;
+        lock_with(&file, &path, &log.id, || {
+            waits += 1;
+            if waits == 3 {
+                // The child that inherited it executes its program.
+                left_behind.take();
+            }
+            true
+        })
+        .unwrap();
+        assert_eq!(waits, 3);
+        // If the child keeps it, the wait ends and the error says what holds it.
+        let other = File::open(&path).unwrap();
+        let text = lock_with(&other, &path, &log.id, || false).unwrap_err().to_string();
+        assert!(text.contains("started by process 1, which has ended"), "{text}");
+        // While the owner lives there is nothing to wait for.
+        note.pid = std::process::id();
+        note.write(&note_path(&path)).unwrap();
+        let busy = lock_with(&other, &path, &log.id, || panic!("it waits for a living owner"));
+        assert!(matches!(busy, Err(StoreError::Busy { .. })));
+    }
+
+    #[test]
+    fn a_killed_process_is_dead_before_its_parent_has_asked_for_it() {
+        let mut child = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
+        let note = OwnerNote { epoch: 1, owner: String::new(), pid: child.id() };
+        assert!(!note.is_dead());
+        child.kill().unwrap();
+        // It ends for sure, but not at once.
+        while !note.is_dead() {
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn too_many_open_files_are_named_as_that() {
+        let error = |code| {
+            let source = io::Error::from_raw_os_error(code);
+            io_error("open", Path::new("/t"))(source).to_string()
+        };
+        assert!(error(24).starts_with("open /t: ") && error(24).contains("raise the limit (`ulimit -n`)"));
+        assert!(error(23).contains("this machine has as many files open"));
+        assert!(!error(13).contains("limit"));
+    }
+
+    #[test]
+    fn after_an_append_that_could_not_be_undone_nothing_is_appended() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("transcript.jsonl");
+        let mut log = claim(&path).unwrap();
+        // A handle for reading only: neither writing nor truncating works.
+        log.file = Some(File::open(&path).unwrap());
+        let entry = crate::SessionEntry::Interrupted {};
+        let record = crate::encode(&crate::Stored::new(Seq(1), open_agent_model::Timestamp(1), entry)).unwrap();
+        let claimed = Claim { epoch: log.epoch, expected: Seq(0) };
+        let first = log.append(claimed, std::slice::from_ref(&record), Durability::Written);
+        assert!(matches!(first, Err(StoreError::Io { action: "write", .. })), "{first:?}");
+        log.file = Some(OpenOptions::new().append(true).open(&path).unwrap());
+        let second = log.append(claimed, &[record], Durability::Written).unwrap_err().to_string();
+        assert!(second.contains("an append failed and could not be undone"), "{second}");
+        assert_eq!(fs::read(&path).unwrap(), b"");
     }
 }
