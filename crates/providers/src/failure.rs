@@ -13,8 +13,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::flavour::Flavour;
-use crate::open_files::open_files_limit;
 use crate::kind::{kind_of_status, kind_of_words, lacks_credit};
+use crate::open_files::open_files_limit;
 use crate::wire::{Text, says_something};
 use crate::{Profile, wait};
 

@@ -14,7 +14,9 @@ pub(crate) fn open_files_limit(error: &(dyn Error + 'static)) -> Option<&'static
                 );
             }
             Some(23) => {
-                return Some("this machine has as many files open as it can: end other programs, or raise its limit");
+                return Some(
+                    "this machine has as many files open as it can: end other programs, or raise its limit",
+                );
             }
             _ => next = error.source(),
         }

@@ -21,19 +21,22 @@ use std::sync::Arc;
 use open_agent_model::{CallId, RawJson, Seq, SessionId, Timestamp};
 
 use crate::{
-    Claim, DamageKind, Durability, EncodedRecord, Log, Owner, SessionEntry, SessionStore, SessionWriter, StoreError,
-    Stored, encode,
+    Claim, DamageKind, Durability, EncodedRecord, Log, Owner, SessionEntry, SessionStore, SessionWriter,
+    StoreError, Stored, encode,
 };
 
 /// Changes the bytes of a log: its lines, a line feed after each.
 pub type Change<'a> = &'a dyn Fn(Vec<u8>) -> Vec<u8>;
 
+/// Changes the log of a session that is not claimed.
+pub type Rewrite = Box<dyn Fn(&SessionId, Change<'_>)>;
+
 /// A store whose logs can be damaged behind its back. A store that keeps rows splits the changed bytes at line feeds.
 pub struct Damageable {
     /// The store.
     pub store: Arc<dyn SessionStore>,
-    /// Changes the log of a session that is not claimed.
-    pub rewrite: Box<dyn Fn(&SessionId, Change<'_>)>,
+    /// Damages a log.
+    pub rewrite: Rewrite,
 }
 
 fn id(name: &str) -> SessionId {
@@ -270,7 +273,8 @@ pub async fn damage(make: impl Fn() -> Damageable) {
         drop(writer);
         (subject.rewrite)(&id("a"), &change);
         let before = subject.store.read(&id("a"), Seq(0), usize::MAX).await.unwrap();
-        let (mut writer, log) = open(&subject.store, "a").await.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let (mut writer, log) =
+            open(&subject.store, "a").await.unwrap_or_else(|error| panic!("{name}: {error}"));
         let places: Vec<u64> = log.records.iter().map(|record| record.seq.0).collect();
         assert_eq!(places, expected.places, "{name}: what was read, and where it goes on");
         assert_eq!(log.records[..before.len()], before, "{name}");
@@ -293,7 +297,9 @@ struct Expected {
     damage: Vec<DamageKind>,
 }
 
-type Case = (&'static str, Box<dyn Fn(Vec<u8>) -> Vec<u8>>, Expected);
+type ChangeBox = Box<dyn Fn(Vec<u8>) -> Vec<u8>>;
+
+type Case = (&'static str, ChangeBox, Expected);
 
 /// Changes of a log of four records.
 fn cases() -> Vec<Case> {
@@ -324,9 +330,12 @@ fn cases() -> Vec<Case> {
         case("a missing line", |l| drop(l.remove(1)), &[1, 3, 4, 5], &[]),
         case("swapped lines", |l| l.swap(1, 3), &[1, 2, 3, 4, 5], &[]),
         case("a line twice", |l| l.insert(2, l[1].clone()), &[1, 2, 3, 4, 5], &[]),
-        case("two records with one place", |l| l.push([record(4).bytes(), b"\n"].concat()), &[1, 2, 3, 4, 5], &[
-            Contradiction,
-        ]),
+        case(
+            "two records with one place",
+            |l| l.push([record(4).bytes(), b"\n"].concat()),
+            &[1, 2, 3, 4, 5],
+            &[Contradiction],
+        ),
         case("a byte-order mark", |l| drop(l[0].splice(0..0, *b"\xEF\xBB\xBF")), &[1, 2, 3, 4, 5], &[]),
         case("blank lines", |l| l.insert(2, b"\n \n".to_vec()), &[1, 2, 3, 4, 5], &[]),
         case("a stray line at the end", |l| l.push(b"stray\n".to_vec()), &[1, 2, 3, 4, 6], &[Lost]),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use open_agent_model::{
     Access, Answer, AskId, CallId, Change, Cost, Effect, Effort, Message, PermissionMode, Prefix,
-    ProviderErrorKind, Question, RawJson, ResultBlock, Ruling, RunId, RunStatus, StopReason, Task,
-    TaskEnd, TaskId, ThinkingMode, Timestamp, Usage,
+    ProviderErrorKind, Question, RawJson, ResultBlock, Ruling, RunId, RunStatus, StopReason, Task, TaskEnd,
+    TaskId, ThinkingMode, Timestamp, Usage,
 };
 use serde::{Deserialize, Serialize};
 

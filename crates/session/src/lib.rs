@@ -14,9 +14,9 @@ mod withhold;
 mod writer;
 
 pub use entry::{
-    Done, Failure, MediaScope, ModelDone, ModelFailed, ModelSettings, Notice, NoticeKind,
-    Opened, Origin, Owner, Retry, Ruled, RunEnded, RunLimits, RunStarted, SessionEntry, TaskEnded,
-    ToolScheduling, UserMessage, Withheld,
+    Done, Failure, MediaScope, ModelDone, ModelFailed, ModelSettings, Notice, NoticeKind, Opened, Origin,
+    Owner, Retry, Ruled, RunEnded, RunLimits, RunStarted, SessionEntry, TaskEnded, ToolScheduling,
+    UserMessage, Withheld,
 };
 pub use log::{Damage, DamageKind, Log, Newer, RawLine, RawLog};
 pub use record::{Decoded, EncodedRecord, FORMAT_VERSION, Stored, decode, encode};

@@ -250,7 +250,8 @@ fn pieces(line: &RawLine) -> Vec<Piece<'_>> {
         Some(bytes) if line.is_ended => (bytes, true),
         _ => (line.bytes.as_slice(), false),
     };
-    let mut rest = if line.number == 1 { bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes) } else { bytes };
+    let mut rest =
+        if line.number == 1 { bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes) } else { bytes };
     let mut pieces = Vec::with_capacity(1);
     while !rest.trim_ascii().is_empty() {
         if let Some(checked) = record_at_start(rest) {
@@ -302,7 +303,7 @@ fn next_record(bytes: &[u8]) -> Option<usize> {
 }
 
 /// What an append needs to know of a log's end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tail {
     /// The highest place of a record in the part that was looked at; 0 if there is none.
     pub(crate) head: Seq,

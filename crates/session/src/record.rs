@@ -153,7 +153,8 @@ pub(crate) fn encode_tracked(record: &Stored) -> Result<(EncodedRecord, bool), s
     }
     after.push(b'}');
     let is_changed = make_one_record(&mut after);
-    let mut bytes = format!("{{\"v\":{},\"seq\":{},\"at\":{},", record.v, record.seq.0, record.at.0).into_bytes();
+    let mut bytes =
+        format!("{{\"v\":{},\"seq\":{},\"at\":{},", record.v, record.seq.0, record.at.0).into_bytes();
     let crc = checksum(&bytes, &after);
     bytes.reserve_exact(after.len() + 17);
     bytes.extend_from_slice(format!("\"crc\":{crc},").as_bytes());
@@ -223,7 +224,11 @@ impl Checked<'_> {
         let Header { v, seq, at, skip, entry } = self.header;
         let is_newer = v > FORMAT_VERSION;
         let (Some(at), Some(entry)) = (at, entry) else {
-            return if is_newer { newer_format(v) } else { Decoded::Damaged("it has no time or no entry".into()) };
+            return if is_newer {
+                newer_format(v)
+            } else {
+                Decoded::Damaged("it has no time or no entry".into())
+            };
         };
         let unknown = || match RawJson::parse(entry.get()) {
             Ok(raw) => Decoded::Record(Stored { seq, at, v, skip, entry: SessionEntry::Unknown(raw) }),
@@ -251,7 +256,9 @@ impl Checked<'_> {
 }
 
 fn newer_format(v: u32) -> Decoded {
-    Decoded::Newer { what: format!("it is in format {v}, and this version reads formats up to {FORMAT_VERSION}") }
+    Decoded::Newer {
+        what: format!("it is in format {v}, and this version reads formats up to {FORMAT_VERSION}"),
+    }
 }
 
 /// Checks a line's checksum and reads its header.

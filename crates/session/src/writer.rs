@@ -6,8 +6,8 @@ use open_agent_model::{Seq, SessionId, Timestamp};
 
 use crate::record::{Decoded, encode_tracked};
 use crate::{
-    Claim, DamageKind, Durability, EncodedRecord, Lease, Log, Opened, Owner, RawLog, SessionEntry, SessionStore,
-    StoreError, Stored,
+    Claim, DamageKind, Durability, EncodedRecord, Lease, Log, Opened, Owner, RawLog, SessionEntry,
+    SessionStore, StoreError, Stored,
 };
 
 /// Logs with more bytes than this are decoded on a thread of their own.
@@ -48,7 +48,12 @@ impl SessionWriter {
         let (lease, head) = store.acquire(&id, &owner).await?;
         let mut log = decode(store.lines(&id, Seq(0)).await?).await?;
         if let Some(newer) = log.newer {
-            return Err(StoreError::Newer { id, file: newer.source.to_string(), line: newer.line, what: newer.what });
+            return Err(StoreError::Newer {
+                id,
+                file: newer.source.to_string(),
+                line: newer.line,
+                what: newer.what,
+            });
         }
         for damage in &log.damage {
             match damage.kind {
@@ -57,7 +62,8 @@ impl SessionWriter {
             }
         }
         let epoch = lease.epoch;
-        let mut writer = Self { store, id, lease, head: head.max(log.head()), next: log.next().max(head.next()) };
+        let mut writer =
+            Self { store, id, lease, head: head.max(log.head()), next: log.next().max(head.next()) };
         let opened = SessionEntry::Opened(Opened { epoch, owner });
         log.records.extend(writer.append(vec![opened], at, Durability::Written).await?);
         Ok((writer, log))

@@ -14,8 +14,8 @@ use open_agent_model::{
     StopReason,
 };
 use open_agent_session::{
-    Claim, Durability, EncodedRecord, MemoryStore, Owner, RunLimits, SessionEntry, SessionStore, Stored, ToolScheduling,
-    encode,
+    Claim, Durability, EncodedRecord, MemoryStore, Owner, RunLimits, SessionEntry, SessionStore, Stored,
+    ToolScheduling, encode,
 };
 use proptest::prelude::*;
 use tokio_util::sync::CancellationToken;

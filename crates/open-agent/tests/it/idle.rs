@@ -30,7 +30,8 @@ fn agent(model: &Scripted, sessions: &Path, id: &str) -> Agent {
 
 /// Files below `root` that this process has open.
 fn open_files(root: &Path) -> usize {
-    let links = fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    let links =
+        fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
     links.filter(|path| path.starts_with(root)).count()
 }
 
@@ -65,7 +66,8 @@ async fn an_agent_has_one_file_open_while_it_runs_and_none_while_it_waits() {
 #[tokio::test]
 async fn an_agent_goes_on_with_what_another_did_to_its_session_meanwhile() {
     let folder = tempfile::tempdir().unwrap();
-    let (first, second) = (Scripted::new(["1", "3", "4"].map(Reply::text)), Scripted::new([Reply::text("2")]));
+    let (first, second) =
+        (Scripted::new(["1", "3", "4"].map(Reply::text)), Scripted::new([Reply::text("2")]));
     let waiting = agent(&first, folder.path(), "a");
     waiting.prompt("a").await.unwrap();
     let other = agent(&second, folder.path(), "a");

@@ -34,7 +34,8 @@ fn damaged(line: &[u8]) -> String {
 fn a_record_is_one_line_in_the_documented_form() {
     let encoded = encode(&started(4)).unwrap();
     // The checksum was computed with Python's zlib, by the rule in the module's documentation.
-    let want = r#"{"v":1,"seq":4,"at":1790000000000,"crc":CRC,"entry":{"started":{"call":{"turn":0,"index":1}}}}"#;
+    let want =
+        r#"{"v":1,"seq":4,"at":1790000000000,"crc":CRC,"entry":{"started":{"call":{"turn":0,"index":1}}}}"#;
     assert_eq!(std::str::from_utf8(encoded.bytes()).unwrap(), want.replace("CRC", "795665927"));
     assert_eq!(encoded.decode(), Decoded::Record(started(4)));
     let skipped = encode(&Stored { skip: true, ..started(4) }).unwrap();
@@ -84,7 +85,8 @@ fn a_newer_record_may_allow_to_be_skipped_and_keeps_its_version() {
 
 #[test]
 fn a_known_kind_in_a_wrong_shape_is_damage_also_with_a_right_checksum() {
-    for entry in [r#"{"started":{"cull":1}}"#, r#"{"started":7}"#, "{}", "7", r#"{"interrupted":{},"started":{}}"#]
+    for entry in
+        [r#"{"started":{"cull":1}}"#, r#"{"started":7}"#, "{}", "7", r#"{"interrupted":{},"started":{}}"#]
     {
         let text = line(r#"{"v":1,"seq":4,"at":5,"#, &format!(r#""entry":{entry}}}"#));
         damaged(text.as_bytes());
@@ -139,7 +141,8 @@ fn line_feeds_in_a_models_json_do_not_break_the_line() {
 #[test]
 fn nothing_in_a_record_looks_like_the_beginning_of_one() {
     let raw = r#"{"telepathy":[{"v":1},{"v":{"v":"{\"v\":"}}]}"#;
-    let record = Stored { entry: SessionEntry::Unknown(RawJson::parse(raw).unwrap()), skip: true, ..started(1) };
+    let record =
+        Stored { entry: SessionEntry::Unknown(RawJson::parse(raw).unwrap()), skip: true, ..started(1) };
     let (encoded, is_changed) = encode_tracked(&record).unwrap();
     assert!(is_changed);
     assert_eq!(memchr::memmem::find_iter(encoded.bytes(), RECORD_START).collect::<Vec<_>>(), [0]);

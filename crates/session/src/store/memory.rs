@@ -19,7 +19,7 @@ struct MemoryLog {
     holder: Option<Owner>,
     /// The newest claim is only remembered: another one may be made.
     is_parked: bool,
-    head: Seq,
+    tail: Tail,
     /// The same bytes that a file would have.
     bytes: Vec<u8>,
 }
@@ -51,7 +51,10 @@ impl MemoryStore {
     /// Replaces a log's bytes, as damage to a file would; for tests. The session must not be claimed.
     #[cfg(feature = "conformance")]
     pub fn rewrite(&self, id: &SessionId, change: &dyn Fn(Vec<u8>) -> Vec<u8>) {
-        self.with(id, |log| log.bytes = change(std::mem::take(&mut log.bytes)));
+        self.with(id, |log| {
+            log.bytes = change(std::mem::take(&mut log.bytes));
+            log.tail = Tail::of(&log.bytes);
+        });
     }
 
     fn with<T>(&self, id: &SessionId, f: impl FnOnce(&mut MemoryLog) -> T) -> T {
@@ -75,8 +78,7 @@ impl SessionStore for MemoryStore {
                 log.epoch += 1;
                 log.holder = Some(owner.clone());
                 log.is_parked = false;
-                log.head = Tail::of(&log.bytes).head;
-                Ok((log.epoch, log.head))
+                Ok((log.epoch, log.tail.head))
             }
         });
         let lease = claimed.map(|(epoch, head)| {
@@ -93,17 +95,15 @@ impl SessionStore for MemoryStore {
         _durability: Durability,
     ) -> BoxFuture<'a, Result<Seq, StoreError>> {
         let appended = self.with(id, |log| {
-            claim.check(id, (log.epoch, log.head), records)?;
+            claim.check(id, (log.epoch, log.tail.head), records)?;
             log.is_parked = false;
-            if !log.bytes.is_empty() && log.bytes.last() != Some(&b'\n') {
-                log.bytes.extend_from_slice(Tail::of(&log.bytes).prefix);
-            }
             for record in records {
+                log.bytes.extend_from_slice(log.tail.prefix);
                 log.bytes.extend_from_slice(record.bytes());
                 log.bytes.push(b'\n');
-                log.head = record.seq();
+                log.tail = Tail { head: record.seq(), prefix: b"" };
             }
-            Ok(log.head)
+            Ok(log.tail.head)
         });
         Box::pin(std::future::ready(appended))
     }

@@ -112,7 +112,12 @@ pub struct Claim {
 
 impl Claim {
     /// The checks of an append that every store makes. `epoch` is that of the newest claim, `head` the log's last place.
-    fn check(self, id: &SessionId, (epoch, head): (u64, Seq), records: &[EncodedRecord]) -> Result<(), StoreError> {
+    fn check(
+        self,
+        id: &SessionId,
+        (epoch, head): (u64, Seq),
+        records: &[EncodedRecord],
+    ) -> Result<(), StoreError> {
         if self.epoch != epoch {
             return Err(StoreError::Fenced { id: id.clone() });
         }

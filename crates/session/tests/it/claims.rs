@@ -12,13 +12,15 @@ use open_agent_session::{Durability, JsonlStore, SessionEntry, SessionStore, Ses
 use crate::{open, open_as, session};
 
 async fn append(writer: &mut SessionWriter) -> Result<Seq, StoreError> {
-    let records = writer.append(vec![SessionEntry::Interrupted {}], Timestamp(2), Durability::Written).await?;
+    let records =
+        writer.append(vec![SessionEntry::Interrupted {}], Timestamp(2), Durability::Written).await?;
     Ok(records[0].seq)
 }
 
 /// Files below `root` that this process has open.
 fn open_files(root: &Path) -> Vec<PathBuf> {
-    let links = fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    let links =
+        fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
     links.filter(|path| path.starts_with(root)).collect()
 }
 
@@ -48,8 +50,10 @@ async fn an_active_session_has_one_file_open_and_an_idle_one_none() {
     assert_eq!(open_files(root.path()), Vec::<PathBuf>::new());
 }
 
+type Accident = fn(&Path);
+
 /// What can happen to a transcript, and a part of the error that tells it.
-fn accidents() -> Vec<(&'static str, fn(&Path))> {
+fn accidents() -> Vec<(&'static str, Accident)> {
     vec![
         ("was truncated from", |path| {
             fs::OpenOptions::new().write(true).open(path).unwrap().set_len(10).unwrap();

@@ -9,12 +9,17 @@ use proptest::prelude::*;
 use crate::{open, session};
 
 /// Random logs; each is damaged in several ways at each of its records.
-const CASES: u32 = 2_500;
+const CASES: u32 = 64;
 
 fn entry() -> impl Strategy<Value = SessionEntry> {
     let call = (0..9u32, 0..3u16).prop_map(|(turn, index)| CallId { turn, index });
     // Text of all kinds, also such as looks like records, seals and line ends.
-    let text = prop_oneof!["\\PC{0,40}", Just("\t#torn".to_owned()), Just("\n{\"v\":1,\"seq\":2,".to_owned()), ".{0,10}"];
+    let text = prop_oneof![
+        "\\PC{0,40}",
+        Just("\t#torn".to_owned()),
+        Just("\n{\"v\":1,\"seq\":2,".to_owned()),
+        ".{0,10}"
+    ];
     let raw = prop_oneof![
         Just("{\n}".to_owned()),
         (1..9u64).prop_map(|seq| {
@@ -143,11 +148,15 @@ proptest! {
         let store = JsonlStore::new(root.path());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         for at in 0..whole.len() {
-            for change in &changes {
+            for (n, change) in changes.iter().enumerate() {
                 let mut changed = whole.clone();
                 change.apply(&mut changed[at]);
                 let log = check_read(&records, &changed, at)?;
-                runtime.block_on(check_append(&store, &log, &changed.concat(), whole.len() as u64))?;
+                // Files are slow: one change of each record is tried on disk.
+                if n == at % changes.len() {
+                    let bytes = changed.concat();
+                    runtime.block_on(check_append(&store, &log, &bytes, whole.len() as u64))?;
+                }
             }
         }
     }

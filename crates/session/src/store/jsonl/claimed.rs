@@ -127,7 +127,9 @@ impl ClaimedLog {
         let fenced = || StoreError::Fenced { id: self.id.clone() };
         let file = match OpenOptions::new().read(true).append(true).open(&self.path) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(self.changed("it was removed")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(self.changed("it was removed"));
+            }
             Err(error) => return Err(io_error("open", &self.path)(error)),
         };
         match lock(&file, &self.path, &self.id) {
@@ -196,7 +198,8 @@ impl ClaimedLog {
         }
         match ours.len() {
             len if len < self.len => {
-                let what = format!("it was truncated from {} to {len} bytes while the session was open", self.len);
+                let what =
+                    format!("it was truncated from {} to {len} bytes while the session was open", self.len);
                 Err(StoreError::Changed { path: self.path.clone(), what })
             }
             len if len > self.len => Err(StoreError::Fenced { id: self.id.clone() }),
@@ -266,7 +269,9 @@ fn lock_with(
         let is_dead = note.as_ref().is_some_and(OwnerNote::is_dead);
         if !is_dead || !wait() {
             let owner = match note {
-                Some(note) if is_dead => format!("a process that was started by {}, which has ended", note.owner),
+                Some(note) if is_dead => {
+                    format!("a process that was started by {}, which has ended", note.owner)
+                }
                 Some(note) => note.owner,
                 None => "another process".to_owned(),
             };
@@ -404,7 +409,8 @@ mod tests {
         // A handle for reading only: neither writing nor truncating works.
         log.file = Some(File::open(&path).unwrap());
         let entry = crate::SessionEntry::Interrupted {};
-        let record = crate::encode(&crate::Stored::new(Seq(1), open_agent_model::Timestamp(1), entry)).unwrap();
+        let record =
+            crate::encode(&crate::Stored::new(Seq(1), open_agent_model::Timestamp(1), entry)).unwrap();
         let claimed = Claim { epoch: log.epoch, expected: Seq(0) };
         let first = log.append(claimed, std::slice::from_ref(&record), Durability::Written);
         assert!(matches!(first, Err(StoreError::Io { action: "write", .. })), "{first:?}");

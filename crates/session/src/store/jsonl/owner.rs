@@ -31,9 +31,7 @@ impl OwnerNote {
         let text = serde_json::to_vec(self)?;
         let mut file = private_file(path, OpenOptions::new().write(true))?;
         // Overwritten, then cut: a reader in between sees a note or, rarely, none; never the file without an epoch.
-        file.write_all(&text)
-            .and_then(|()| file.set_len(text.len() as u64))
-            .map_err(io_error("write", path))
+        file.write_all(&text).and_then(|()| file.set_len(text.len() as u64)).map_err(io_error("write", path))
     }
 
     /// Returns true if the process that made the claim has ended. A process of another machine or container may look so.
@@ -44,8 +42,9 @@ impl OwnerNote {
         match rustix::process::test_kill_process(pid) {
             Err(rustix::io::Errno::SRCH) => true,
             // It was killed, and its parent has not asked for its exit status yet.
-            _ => fs::read_to_string(format!("/proc/{}/stat", self.pid))
-                .is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X']))),
+            _ => fs::read_to_string(format!("/proc/{}/stat", self.pid)).is_ok_and(|stat| {
+                stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X']))
+            }),
         }
     }
 }
