@@ -241,10 +241,10 @@ pub fn is_legal_name(text: &str) -> bool {
 pub struct Seq(pub u64);
 
 impl Seq {
-    /// The next place.
+    /// The next place; the last one there is has none after it and gives itself.
     #[must_use]
     pub fn next(self) -> Self {
-        Self(self.0 + 1)
+        Self(self.0.saturating_add(1))
     }
 }
 

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use futures_core::Stream;
 use open_agent_engine::{Driver, EngineError, Envelope, EventSink, EventStream, RunSpec, TokenCount};
 use open_agent_model::{Answer, AskId, Block, Effort, SessionId, TaskId, ThinkingMode};
-use open_agent_session::{ModelSettings, RunLimits};
+use open_agent_session::{ModelSettings, RunLimits, StoreError};
 use open_agent_tool::TaskStatus;
 use tokio::sync::{Mutex as AsyncMutex, OnceCell, watch};
 use tokio::task::JoinHandle;
@@ -144,6 +144,7 @@ impl Agent {
             counted = driver.count_tokens(prompt.into().0, settings) => counted.map_err(AgentError::from),
             () = inner.closed.cancelled() => Err(AgentError::Closed),
         };
+        driver.park().await;
         *place = Some(driver);
         counted
     }
@@ -289,25 +290,31 @@ impl Inner {
         let result = self.drive(&mut driver, task).await;
         driver.set_sink(EventSink::none());
         if !matches!(result, Err(AgentError::Engine(EngineError::Store(_)))) {
+            // An idle agent keeps no file open; thousands of them fit into one process.
+            driver.park().await;
             *place = Some(driver);
         }
         result
     }
 
     /// Takes the driver out: one that panics, or whose log fails under it, is no good any more, and the next prompt opens
-    /// the session anew.
+    /// the session anew. So does a prompt that finds that another process has gone on with the session since the last one.
     async fn open(&self, place: &mut Option<Driver>) -> Result<Driver, AgentError> {
         if self.closed.is_cancelled() {
             return Err(AgentError::Closed);
         }
         let live = self.live.get_or_try_init(|| async { self.wiring.host() }).await?;
-        match place.take() {
-            Some(driver) => Ok(driver),
-            None => {
-                let id = self.wiring.session_id.clone();
-                Ok(Driver::open(Arc::clone(&live.host), id, EventSink::none()).await?)
+        if let Some(mut driver) = place.take() {
+            match driver.unpark().await {
+                Ok(()) => return Ok(driver),
+                Err(EngineError::Store(StoreError::Fenced { .. })) => {
+                    tracing::info!(session = %driver.id(), "another process went on with the session; it is read again");
+                }
+                Err(error) => return Err(error.into()),
             }
         }
+        let id = self.wiring.session_id.clone();
+        Ok(Driver::open(Arc::clone(&live.host), id, EventSink::none()).await?)
     }
 
     async fn run_all<S>(

@@ -94,7 +94,8 @@ impl QueryResult {
             usage: run.map(|r| r.totals.usage).unwrap_or_default(),
             cost: run.and_then(|r| r.totals.cost),
             cost_by_model: run.map(cost_by_model).unwrap_or_default(),
-            duration_ms: run.map_or(0, |r| u64::try_from(r.last_at.0 - r.at.0).unwrap_or_default()),
+            duration_ms: run
+                .map_or(0, |r| u64::try_from(r.last_at.0.saturating_sub(r.at.0)).unwrap_or_default()),
             notices: run.map(|r| r.notices.clone()).unwrap_or_default(),
             denials: run.map(|r| r.denials.clone()).unwrap_or_default(),
             duration_api_ms: run.map_or(0, |r| r.totals.api_ms),

@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 
 use crate::flavour::Flavour;
 use crate::kind::{kind_of_status, kind_of_words, lacks_credit};
+use crate::open_files::open_files_limit;
 use crate::wire::{Text, says_something};
 use crate::{Profile, wait};
 
@@ -214,6 +215,8 @@ impl Site {
         let cause = self.root_cause(&error);
         let text = if error.is_builder() {
             return ProviderError::new(Kind::Configuration, format!("no request can be made: {cause}"));
+        } else if let Some(limit) = open_files_limit(&error) {
+            format!("cannot reach {}: {cause}; {limit}", self.name)
         } else if error.is_connect() || error.is_timeout() {
             let hint = match self.proxy {
                 _ if cause.contains("certificate") => {

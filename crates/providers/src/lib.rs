@@ -18,6 +18,7 @@ mod kind;
 mod name;
 #[cfg(test)]
 mod oddities;
+mod open_files;
 mod openai;
 mod profile;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a session's log is made of. Owns the entries, their stored form and its version; interprets nothing.
+//! What a session's log is made of. Owns the entries; interprets nothing. How an entry is stored: `record.rs`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,25 +9,7 @@ use open_agent_model::{
     RunId, RunStatus, Seq, SessionId, StopReason, Task, TaskEnd, TaskId, ThinkingMode, Timestamp, ToolSpec,
     Usage, path_text,
 };
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::value::RawValue;
-
-/// The version that records are written in. It grows when what is written of a known kind of entry changes so that older
-/// readers would take it wrongly; they refuse such a record rather than skip it. A new kind of entry needs no new version:
-/// it is kept unread.
-pub const FORMAT_VERSION: u32 = 1;
-
-/// One record of a log.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Stored {
-    /// Its place.
-    pub seq: Seq,
-    /// When it was written.
-    pub at: Timestamp,
-    /// What happened.
-    pub entry: SessionEntry,
-}
+use serde::{Deserialize, Serialize};
 
 /// Something that happened in a session.
 ///
@@ -474,128 +456,4 @@ pub struct RunEnded {
     /// What went wrong, for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<String>,
-}
-
-/// The tags that this version knows; anything else is [`SessionEntry::Unknown`].
-const KNOWN: [&str; 24] = [
-    "session_started",
-    "moved",
-    "opened",
-    "user",
-    "queued",
-    "delivered",
-    "unqueued",
-    "run_started",
-    "configured",
-    "prefix",
-    "tools_changed",
-    "model_done",
-    "model_failed",
-    "noticed",
-    "withheld",
-    "ruled",
-    "asked",
-    "answered",
-    "started",
-    "done",
-    "background_started",
-    "background_ended",
-    "interrupted",
-    "run_ended",
-];
-
-#[derive(Serialize)]
-struct LineOut<'a, E> {
-    v: u32,
-    seq: Seq,
-    at: Timestamp,
-    entry: &'a E,
-}
-
-#[derive(Deserialize)]
-struct LineIn<'a> {
-    #[serde(default)]
-    v: u32,
-    seq: Seq,
-    at: Timestamp,
-    #[serde(borrow)]
-    entry: &'a RawValue,
-}
-
-impl Serialize for Stored {
-    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        let (v, seq, at) = (FORMAT_VERSION, self.seq, self.at);
-        match &self.entry {
-            SessionEntry::Unknown(raw) => LineOut { v, seq, at, entry: raw }.serialize(s),
-            entry => LineOut { v, seq, at, entry }.serialize(s),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Stored {
-    /// From text only (a log line): the entry is read from the text it came in, so that raw JSON stays as written.
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        let line = LineIn::deserialize(d)?;
-        let entry = match serde_json::from_str::<SessionEntry>(line.entry.get()) {
-            _ if line.v > FORMAT_VERSION && is_known(line.entry.get()) => {
-                let text = format!("written in format {}; this version reads up to {FORMAT_VERSION}", line.v);
-                return Err(D::Error::custom(text));
-            }
-            Ok(entry) => entry,
-            Err(_) if !is_known(line.entry.get()) => {
-                SessionEntry::Unknown(RawJson::parse(line.entry.get()).map_err(D::Error::custom)?)
-            }
-            Err(error) => return Err(D::Error::custom(error)),
-        };
-        Ok(Self { seq: line.seq, at: line.at, entry })
-    }
-}
-
-fn is_known(entry: &str) -> bool {
-    let tags = serde_json::from_str::<std::collections::BTreeMap<String, serde::de::IgnoredAny>>(entry);
-    tags.is_ok_and(|tags| tags.keys().any(|tag| KNOWN.contains(&tag.as_str())))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn entries_of_later_versions_are_kept_as_they_are() {
-        let line = r#"{"v":9,"seq":4,"at":5,"entry":{"telepathy":{"a": 1.0}}}"#;
-        let stored: Stored = serde_json::from_str(line).unwrap();
-        assert_eq!(
-            stored.entry,
-            SessionEntry::Unknown(RawJson::parse(r#"{"telepathy":{"a": 1.0}}"#).unwrap())
-        );
-        let again = serde_json::to_string(&stored).unwrap();
-        assert_eq!(again, line.replace("\"v\":9", "\"v\":1"));
-    }
-
-    #[test]
-    fn what_a_later_version_says_of_a_known_kind_is_not_guessed_at() {
-        let line = r#"{"v":2,"seq":4,"at":5,"entry":{"interrupted":{}}}"#;
-        let error = serde_json::from_str::<Stored>(line).unwrap_err().to_string();
-        assert!(error.contains("format 2"), "{error}");
-        assert!(serde_json::from_str::<Stored>(&line.replace("\"v\":2", "\"v\":1")).is_ok());
-    }
-
-    #[test]
-    fn a_known_entry_that_is_damaged_is_an_error() {
-        let line = r#"{"v":1,"seq":4,"at":5,"entry":{"started":{"cull":1}}}"#;
-        assert!(serde_json::from_str::<Stored>(line).is_err());
-    }
-
-    #[test]
-    fn every_tag_is_known() {
-        // serde names all variants that it has.
-        let error = serde_json::from_str::<SessionEntry>(r#"{"telepathy":1}"#).unwrap_err().to_string();
-        let (_, list) = error.split_once("expected one of ").unwrap();
-        let (list, _) = list.split_once(" at line").unwrap();
-        let mut variants: Vec<&str> = list.split(", ").map(|tag| tag.trim_matches('`')).collect();
-        let mut known = KNOWN.to_vec();
-        variants.sort_unstable();
-        known.sort_unstable();
-        assert_eq!(variants, known);
-    }
 }

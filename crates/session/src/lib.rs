@@ -6,17 +6,20 @@
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod entry;
+mod log;
+mod record;
 mod store;
 mod transcript;
 mod withhold;
 mod writer;
 
 pub use entry::{
-    BackgroundEnded, Done, FORMAT_VERSION, Failure, ForkedFrom, MediaScope, ModelDone, ModelFailed, ModelSettings, Moved,
-    Notice, NoticeKind,
-    Opened, Origin, Owner, Queued, Retry, Ruled, RunEnded, RunLimits, RunStarted, SessionEntry, SessionStarted, Stored,
-    ToolScheduling, ToolsChanged, UserMessage, Withheld,
+    BackgroundEnded, Done, Failure, ForkedFrom, MediaScope, ModelDone, ModelFailed, ModelSettings, Moved,
+    Notice, NoticeKind, Opened, Origin, Owner, Queued, Retry, Ruled, RunEnded, RunLimits, RunStarted,
+    SessionEntry, SessionStarted, ToolScheduling, ToolsChanged, UserMessage, Withheld,
 };
+pub use log::{Damage, DamageKind, Log, Newer, RawLine, RawLog};
+pub use record::{Decoded, EncodedRecord, FORMAT_VERSION, Stored, decode, encode};
 pub use store::{Claim, Durability, JsonlStore, Lease, MemoryStore, SessionStore, StoreError};
 pub use transcript::{Item, ItemContent, ItemOrigin, Transcript};
 pub use writer::SessionWriter;

@@ -73,10 +73,10 @@ impl Driver {
     /// Claims a session and takes up where its log ends. An unfinished run goes on with [`Driver::advance`].
     pub async fn open(host: Arc<Host>, id: SessionId, sink: EventSink) -> Result<Self, EngineError> {
         let clock = Arc::clone(&host.ports.clock);
-        let (writer, records) =
+        let (writer, log) =
             SessionWriter::open(Arc::clone(&host.store), id, host.owner.clone(), clock.now()).await?;
         let mut machine = Machine::default();
-        for record in &records {
+        for record in &log.records {
             machine.apply(record);
         }
         if let Some(run) = machine.run().filter(|r| r.ended.is_none()) {
@@ -101,6 +101,23 @@ impl Driver {
     #[must_use]
     pub fn id(&self) -> &SessionId {
         self.writer.id()
+    }
+
+    /// Releases the session's file handle and lock while no run goes on. What is appended next takes them up again.
+    ///
+    /// While it is parked, another process may claim the session and go on with it.
+    pub async fn park(&mut self) {
+        self.writer.park().await;
+    }
+
+    /// Takes a parked session up again. Does nothing if it is not parked.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError::Fenced`](open_agent_session::StoreError::Fenced) if another process has claimed the session in
+    /// the meantime. This driver does not know what that one did: open a new one.
+    pub async fn unpark(&mut self) -> Result<(), EngineError> {
+        Ok(self.writer.unpark().await?)
     }
 
     /// The session's state.

@@ -14,7 +14,8 @@ use open_agent_model::{
     StopReason,
 };
 use open_agent_session::{
-    Claim, Durability, MemoryStore, Owner, RunLimits, SessionEntry, SessionStore, Stored, ToolScheduling,
+    Claim, Durability, EncodedRecord, MemoryStore, Owner, RunLimits, SessionEntry, SessionStore, Stored,
+    ToolScheduling, encode,
 };
 use proptest::prelude::*;
 use tokio_util::sync::CancellationToken;
@@ -255,7 +256,8 @@ fn is_waiting(records: &[Stored], call: CallId) -> bool {
 async fn import(store: &dyn SessionStore, id: &SessionId, records: &[Stored]) {
     let (lease, expected) = store.acquire(id, &Owner("import".into())).await.unwrap();
     let claim = Claim { epoch: lease.epoch, expected };
-    store.append(id, claim, records, Durability::Written).await.unwrap();
+    let records: Vec<EncodedRecord> = records.iter().map(|record| encode(record).unwrap()).collect();
+    store.append(id, claim, &records, Durability::Written).await.unwrap();
 }
 
 fn block_on<F: Future>(future: F) -> F::Output {

@@ -6,17 +6,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use open_agent_model::{BoxFuture, Seq, SessionId};
 
 use super::{Claim, Durability, Lease, SessionStore, StoreError};
-use crate::{Owner, Stored};
+use crate::log::Tail;
+use crate::{EncodedRecord, Owner, RawLog};
 
 /// Keeps logs as long as it lives. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct MemoryStore(Arc<Mutex<HashMap<SessionId, Log>>>);
+pub struct MemoryStore(Arc<Mutex<HashMap<SessionId, MemoryLog>>>);
 
 #[derive(Debug, Default)]
-struct Log {
+struct MemoryLog {
     epoch: u64,
     holder: Option<Owner>,
-    records: Vec<Stored>,
+    /// The newest claim is only remembered: another one may be made.
+    is_parked: bool,
+    tail: Tail,
+    /// The same bytes that a file would have.
+    bytes: Vec<u8>,
 }
 
 /// Frees the session when the lease is dropped.
@@ -43,7 +48,16 @@ impl MemoryStore {
         Self::default()
     }
 
-    fn with<T>(&self, id: &SessionId, f: impl FnOnce(&mut Log) -> T) -> T {
+    /// Replaces a log's bytes, as damage to a file would; for tests. The session must not be claimed.
+    #[cfg(feature = "conformance")]
+    pub fn rewrite(&self, id: &SessionId, change: &dyn Fn(Vec<u8>) -> Vec<u8>) {
+        self.with(id, |log| {
+            log.bytes = change(std::mem::take(&mut log.bytes));
+            log.tail = Tail::of(&log.bytes);
+        });
+    }
+
+    fn with<T>(&self, id: &SessionId, f: impl FnOnce(&mut MemoryLog) -> T) -> T {
         // A panic between two statements cannot leave a log half changed, so a poisoned lock is as good as any.
         let mut logs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         f(logs.entry(id.clone()).or_default())
@@ -57,11 +71,14 @@ impl SessionStore for MemoryStore {
         owner: &'a Owner,
     ) -> BoxFuture<'a, Result<(Lease, Seq), StoreError>> {
         let claimed = self.with(id, |log| match &log.holder {
-            Some(holder) => Err(StoreError::Busy { id: id.clone(), owner: holder.0.clone() }),
-            None => {
+            Some(holder) if !log.is_parked => {
+                Err(StoreError::Busy { id: id.clone(), owner: holder.0.clone() })
+            }
+            _ => {
                 log.epoch += 1;
                 log.holder = Some(owner.clone());
-                Ok((log.epoch, Seq(log.records.len() as u64)))
+                log.is_parked = false;
+                Ok((log.epoch, log.tail.head))
             }
         });
         let lease = claimed.map(|(epoch, head)| {
@@ -74,31 +91,30 @@ impl SessionStore for MemoryStore {
         &'a self,
         id: &'a SessionId,
         claim: Claim,
-        records: &'a [Stored],
+        records: &'a [EncodedRecord],
         _durability: Durability,
     ) -> BoxFuture<'a, Result<Seq, StoreError>> {
         let appended = self.with(id, |log| {
-            let found = Seq(log.records.len() as u64);
-            if log.epoch != claim.epoch {
-                Err(StoreError::Fenced { id: id.clone() })
-            } else if found != claim.expected {
-                Err(StoreError::Conflict { id: id.clone(), found, expected: claim.expected })
-            } else {
-                log.records.extend_from_slice(records);
-                Ok(Seq(log.records.len() as u64))
+            claim.check(id, (log.epoch, log.tail.head), records)?;
+            log.is_parked = false;
+            for record in records {
+                log.bytes.extend_from_slice(log.tail.prefix);
+                log.bytes.extend_from_slice(record.bytes());
+                log.bytes.push(b'\n');
+                log.tail = Tail { head: record.seq(), prefix: b"" };
             }
+            Ok(log.tail.head)
         });
         Box::pin(std::future::ready(appended))
     }
 
-    fn read<'a>(
-        &'a self,
-        id: &'a SessionId,
-        after: Seq,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<Stored>, StoreError>> {
-        let skip = usize::try_from(after.0).unwrap_or(usize::MAX);
-        let records = self.with(id, |log| log.records.iter().skip(skip).take(limit).cloned().collect());
-        Box::pin(std::future::ready(Ok(records)))
+    fn park<'a>(&'a self, id: &'a SessionId, claim: Claim) -> BoxFuture<'a, ()> {
+        self.with(id, |log| log.is_parked |= log.epoch == claim.epoch);
+        Box::pin(std::future::ready(()))
+    }
+
+    fn lines<'a>(&'a self, id: &'a SessionId, _after: Seq) -> BoxFuture<'a, Result<RawLog, StoreError>> {
+        let raw = self.with(id, |log| RawLog::from_bytes("memory", &log.bytes));
+        Box::pin(std::future::ready(Ok(raw)))
     }
 }

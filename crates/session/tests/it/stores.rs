@@ -1,34 +1,50 @@
 //! Stores against the conformance suite and against crashes.
 
-use std::io::Write;
 use std::sync::Arc;
 
-use open_agent_model::{CallId, Seq, SessionId, Timestamp};
+use open_agent_model::{CallId, RawJson, Seq, SessionId, Timestamp};
 use open_agent_session::{
-    Durability, JsonlStore, MemoryStore, Owner, SessionEntry, SessionStore, SessionWriter, conformance,
+    Done, Durability, JsonlStore, MemoryStore, SessionEntry, SessionStore, StoreError, conformance,
 };
+
+use crate::{open, open_as, session};
 
 #[tokio::test]
 async fn memory_store_conforms() {
     conformance::all(|| Arc::new(MemoryStore::new())).await;
+    conformance::damage(|| {
+        let store = MemoryStore::new();
+        let rewritten = store.clone();
+        let rewrite =
+            Box::new(move |id: &SessionId, change: conformance::Change<'_>| rewritten.rewrite(id, change));
+        conformance::Damageable { store: Arc::new(store), rewrite }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn jsonl_store_conforms() {
     let root = tempfile::tempdir().unwrap();
     let n = std::cell::Cell::new(0);
-    conformance::all(|| {
+    let next = || {
         n.set(n.get() + 1);
-        Arc::new(JsonlStore::new(root.path().join(n.get().to_string())))
+        JsonlStore::new(root.path().join(n.get().to_string()))
+    };
+    conformance::all(|| Arc::new(next())).await;
+    conformance::damage(|| {
+        let store = next();
+        let rewritten = store.clone();
+        let rewrite = Box::new(move |id: &SessionId, change: conformance::Change<'_>| {
+            let path = rewritten.path(id);
+            std::fs::write(&path, change(std::fs::read(&path).unwrap())).unwrap();
+        });
+        conformance::Damageable { store: Arc::new(store), rewrite }
     })
     .await;
 }
 
-async fn write(store: &JsonlStore, id: &SessionId, turns: u32) {
-    let (writer, _) =
-        SessionWriter::open(Arc::new(store.clone()), id.clone(), Owner("t".into()), Timestamp(1))
-            .await
-            .unwrap();
+async fn write(store: &JsonlStore, turns: u32) {
+    let (mut writer, _) = open(store).await.unwrap();
     for turn in 0..turns {
         let entry = SessionEntry::Started { call: CallId { turn, index: 0 } };
         writer.append(vec![entry], Timestamp(2), Durability::Written).await.unwrap();
@@ -38,9 +54,9 @@ async fn write(store: &JsonlStore, id: &SessionId, turns: u32) {
 #[tokio::test]
 async fn h_ses_01_a_record_cut_anywhere_costs_only_itself() {
     let root = tempfile::tempdir().unwrap();
-    let id = SessionId::new("s").unwrap();
+    let id = session();
     let store = JsonlStore::new(root.path());
-    write(&store, &id, 3).await;
+    write(&store, 3).await;
     let path = store.path(&id);
     let whole = std::fs::read(&path).unwrap();
     let last = whole[..whole.len() - 1].iter().rposition(|b| *b == b'\n').unwrap() + 1;
@@ -49,81 +65,101 @@ async fn h_ses_01_a_record_cut_anywhere_costs_only_itself() {
         let before = store.read(&id, Seq(0), usize::MAX).await.unwrap();
         // Without its line feed the last record is whole all the same.
         assert_eq!(before.len(), if cut == whole.len() - 1 { 4 } else { 3 }, "cut at {cut}");
-        write(&store, &id, 1).await;
+        write(&store, 1).await;
         let after = store.read(&id, Seq(0), usize::MAX).await.unwrap();
         assert_eq!(after.len(), before.len() + 2, "the next append starts clean");
         assert_eq!(after[..before.len()], before);
+        let places: Vec<u64> = after.iter().map(|record| record.seq.0).collect();
+        assert!(places.is_sorted() && places.last() == Some(&(places.len() as u64)), "no gap: {places:?}");
         let now = std::fs::read(&path).unwrap();
         assert_eq!(now[..cut], whole[..cut], "nothing that was written is rewritten");
     }
 }
 
 #[tokio::test]
-async fn a_missing_record_is_named() {
+async fn a_log_whose_end_is_far_from_its_last_record_is_opened() {
     let root = tempfile::tempdir().unwrap();
-    let id = SessionId::new("s").unwrap();
     let store = JsonlStore::new(root.path());
-    write(&store, &id, 3).await;
-    let text = std::fs::read_to_string(store.path(&id)).unwrap();
-    let without: Vec<&str> = text.lines().enumerate().filter(|(i, _)| *i != 1).map(|(_, l)| l).collect();
-    std::fs::File::create(store.path(&id)).unwrap().write_all(without.join("\n").as_bytes()).unwrap();
-    let error = store.read(&id, Seq(0), usize::MAX).await.unwrap_err().to_string();
-    assert!(error.contains("line 2: record 3 follows record 1"), "{error}");
+    write(&store, 2).await;
+    let path = store.path(&session());
+    let mut bytes = std::fs::read(&path).unwrap();
+    // Larger than the part that is read first, with a line feed in no good place.
+    bytes.extend(std::iter::repeat_n(b'x', 150_000));
+    bytes.extend(std::iter::repeat_n(b'\n', 70_000));
+    std::fs::write(&path, bytes).unwrap();
+    let (_writer, log) = open(&store).await.unwrap();
+    let places: Vec<u64> = log.records.iter().map(|record| record.seq.0).collect();
+    assert_eq!(places, [1, 2, 3, 5]);
+    assert_eq!((log.damage.len(), log.damage[0].line), (1, 4));
 }
 
 #[tokio::test]
-async fn a_log_whose_end_cannot_be_read_is_not_appended_to() {
+async fn damage_and_what_is_newer_are_named_with_file_and_line() {
     let root = tempfile::tempdir().unwrap();
-    let id = SessionId::new("s").unwrap();
     let store = JsonlStore::new(root.path());
-    write(&store, &id, 1).await;
-    // As a later version might write it: a tag that this one knows, in a shape that it does not.
-    let line = "{\"v\":9,\"seq\":3,\"at\":1,\"entry\":{\"started\":{\"calls\":[]}}}\n";
-    let mut file = std::fs::OpenOptions::new().append(true).open(store.path(&id)).unwrap();
-    file.write_all(line.as_bytes()).unwrap();
-    let before = std::fs::read(store.path(&id)).unwrap();
-    for _ in 0..2 {
-        let open = SessionWriter::open(Arc::new(store.clone()), id.clone(), Owner("t".into()), Timestamp(1));
-        let error = open.await.map(|_| ()).unwrap_err().to_string();
-        assert!(error.contains("ends with record 3, of which this version can read 2 only"), "{error}");
+    write(&store, 2).await;
+    let path = store.path(&session());
+    let mut bytes = std::fs::read(&path).unwrap();
+    let second = bytes.iter().position(|b| *b == b'\n').unwrap() + 9;
+    bytes[second] ^= 2;
+    std::fs::write(&path, &bytes).unwrap();
+    let (writer, log) = open(&store).await.unwrap();
+    let text = log.damage[0].to_string();
+    assert!(text.starts_with(&format!("{}, line 2: its checksum is wrong", path.display())), "{text}");
+    drop(writer);
+
+    let before = r#"{"v":2,"seq":5,"at":1,"#;
+    let after = r#""entry":{"started":{"calls":[]}}}"#;
+    let crc = crc32fast::hash([before, after].concat().as_bytes());
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes.extend_from_slice(format!("{before}\"crc\":{crc},{after}\n").as_bytes());
+    std::fs::write(&path, &bytes).unwrap();
+    let error = open(&store).await.map(|_| ()).unwrap_err();
+    assert!(matches!(error, StoreError::Newer { line: 5, .. }), "{error:?}");
+    let text = error.to_string();
+    assert!(text.starts_with(&format!("{}, line 5: it is in format 2", path.display())), "{text}");
+    assert!(text.contains("can only read it"), "{text}");
+    assert_eq!(std::fs::read(&path).unwrap(), bytes);
+}
+
+#[tokio::test]
+async fn json_over_several_lines_is_the_same_now_and_when_read_again() {
+    let root = tempfile::tempdir().unwrap();
+    let store = JsonlStore::new(root.path());
+    let (mut writer, _) = open(&store).await.unwrap();
+    let mut done = Done::error(CallId { turn: 0, index: 0 }, "text");
+    done.details = Some(RawJson::parse("{\n  \"a\": 1\n}").unwrap());
+    let entry = SessionEntry::Done(done);
+    let written = writer.append(vec![entry], Timestamp(2), Durability::Written).await.unwrap();
+    let SessionEntry::Done(done) = &written[0].entry else { panic!("{written:?}") };
+    assert_eq!(done.details.as_ref().unwrap().get(), r#"{   "a": 1 }"#);
+    assert_eq!(store.read(&session(), Seq(1), 1).await.unwrap(), written);
+    assert_eq!(std::fs::read_to_string(store.path(&session())).unwrap().lines().count(), 2);
+}
+
+#[tokio::test]
+async fn a_large_log_is_read() {
+    let root = tempfile::tempdir().unwrap();
+    let store = JsonlStore::new(root.path());
+    let (mut writer, _) = open(&store).await.unwrap();
+    let raw = format!(r#"{{"interrupted":{{"why":"{}"}}}}"#, "x".repeat(300_000));
+    let entry = SessionEntry::Unknown(RawJson::parse(raw).unwrap());
+    for _ in 0..5 {
+        writer.append(vec![entry.clone()], Timestamp(2), Durability::Written).await.unwrap();
     }
-    assert_eq!(std::fs::read(store.path(&id)).unwrap(), before);
+    drop(writer);
+    assert_eq!(open_as(Arc::new(store), "t").await.unwrap().1.records.len(), 7);
 }
 
-#[tokio::test]
-async fn a_file_without_any_record_is_no_empty_session() {
-    let root = tempfile::tempdir().unwrap();
-    let id = SessionId::new("s").unwrap();
-    let store = JsonlStore::new(root.path());
-    write(&store, &id, 0).await;
-    std::fs::write(store.path(&id), "garbage\n{\"v\":1}\n").unwrap();
-    let error = store.acquire(&id, &Owner("t".into())).await.unwrap_err().to_string();
-    assert!(error.contains("no line of the file is a record"), "{error}");
-}
-
-#[cfg(unix)]
 #[tokio::test]
 async fn files_are_private() {
     use std::os::unix::fs::PermissionsExt;
     let root = tempfile::tempdir().unwrap();
-    let id = SessionId::new("s").unwrap();
     let store = JsonlStore::new(root.path().join("sessions"));
-    write(&store, &id, 1).await;
+    write(&store, 1).await;
     let mode = |p: &std::path::Path| std::fs::metadata(p).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(&store.path(&id)), 0o600);
-    assert_eq!(mode(store.path(&id).parent().unwrap()), 0o700);
-}
-
-#[tokio::test]
-async fn a_log_that_was_deleted_is_not_written_to_in_silence() {
-    let root = tempfile::tempdir().unwrap();
-    let id = SessionId::new("s").unwrap();
-    let store = JsonlStore::new(root.path());
-    let open = SessionWriter::open(Arc::new(store.clone()), id.clone(), Owner("t".into()), Timestamp(1));
-    let (writer, _) = open.await.unwrap();
-    let entry = || vec![SessionEntry::Interrupted {}];
-    writer.append(entry(), Timestamp(2), Durability::Written).await.unwrap();
-    std::fs::remove_dir_all(root.path().join("s")).unwrap();
-    let error = writer.append(entry(), Timestamp(3), Durability::Written).await.unwrap_err().to_string();
-    assert!(error.contains("deleted while the session goes on"), "{error}");
+    let path = store.path(&session());
+    assert_eq!(mode(&path), 0o600);
+    assert_eq!(mode(&path.with_file_name("owner")), 0o600);
+    assert_eq!(mode(path.parent().unwrap()), 0o700);
 }

@@ -406,7 +406,9 @@ impl ClaudeFrames {
             kind: "result",
             subtype: ended.status.as_str(),
             is_error: !ended.status.is_success(),
-            duration_ms: run.started.map_or(0, |at| u64::try_from(run.last.0 - at.0).unwrap_or_default()),
+            duration_ms: run
+                .started
+                .map_or(0, |at| u64::try_from(run.last.0.saturating_sub(at.0)).unwrap_or_default()),
             duration_api_ms: run.totals.api_ms,
             num_turns: run.turns,
             result: run.words.text(),
