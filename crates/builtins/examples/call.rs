@@ -29,6 +29,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let env = Env::from_process();
     let cx = ToolCx::new(CxParts {
         call: CallId { turn: 0, index: 0 },
+        session: open_agent_model::SessionId::from_number(1),
+        run: None,
+        agent: open_agent_model::AgentId::main(),
+        parent: None,
         root: root.clone(),
         state: Arc::new(SessionState { cwd: root, ..SessionState::default() }),
         answers: Vec::new(),

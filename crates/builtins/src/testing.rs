@@ -29,6 +29,10 @@ pub(crate) fn folder_of_files(files: usize, content: &str) -> (TempDir, ToolCx) 
     }
     let cx = ToolCx::new(CxParts {
         call: CallId { turn: 1, index: 0 },
+        session: open_agent_model::SessionId::from_number(1),
+        run: None,
+        agent: open_agent_model::AgentId::main(),
+        parent: None,
         root: root.clone(),
         state: Arc::new(SessionState { cwd: root.clone(), ..SessionState::default() }),
         answers: Vec::new(),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use futures_core::Stream as _;
 use open_agent::session::NoticeKind;
-use open_agent::{Agent, AgentError, AgentOptions, PermissionMode, QueryResult, RunStream};
+use open_agent::{Open, Agent, AgentError, AgentOptions, PermissionMode, QueryResult, RunStream};
 
 use crate::args::{RunArgs, ToolList};
 use crate::exit::Exit;
@@ -211,7 +211,7 @@ fn finish(
                 result
                     .notices
                     .iter()
-                    .filter(|n| is_worth_a_warning(n.kind))
+                    .filter(|n| is_worth_a_warning(&n.kind))
                     .for_each(|n| exit::warn(&n.text));
                 let refused: BTreeSet<&str> = result.denials.iter().map(|d| d.reason.as_str()).collect();
                 refused.into_iter().for_each(exit::warn);
@@ -233,8 +233,8 @@ fn finish(
 }
 
 /// Whether whoever reads only the answer should know.
-fn is_worth_a_warning(kind: NoticeKind) -> bool {
-    !matches!(kind, NoticeKind::VariablesRemoved | NoticeKind::UsageMissing)
+fn is_worth_a_warning(kind: &Open<NoticeKind>) -> bool {
+    !matches!(kind.known(), Some(NoticeKind::VariablesRemoved | NoticeKind::UsageMissing))
 }
 
 /// Why a run did not do what it was asked, and what to do about it.

@@ -1,12 +1,12 @@
 //! What a run tells those who watch it. Owns `AgentEvent` and the map from log entries to durable events: a replayed log
 //! gives exactly the durable part of what was streamed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use open_agent_model::{
-    Access, Answer, AskId, BrokenInput, CallId, Cost, Message, PermissionMode, Question, RawJson,
-    ResultBlock, Ruling, RunId, RunStatus, Seq, SessionId, StopReason, Task, TaskEnd, Timestamp, ToolUseId,
+    Access, AgentId, Answer, AskId, BrokenInput, CallId, Cost, Message, Open, Outcome, PermissionMode, Question,
+    QueueId, RawJson, ResultBlock, Ruling, RunId, RunStatus, Seq, SessionId, StopReason, Task, TaskEnd, Timestamp, ToolUseId,
     Usage,
 };
 use open_agent_session::{Failure, ModelSettings, Notice, Origin, Retry, SessionEntry, Stored};
@@ -32,6 +32,11 @@ pub struct Envelope {
     /// In which run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
+    /// Of which agent.
+    pub agent: AgentId,
+    /// The session of the agent that started this one as its sub-agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<SessionId>,
     /// In which model turn.
     pub turn: u32,
     /// What.
@@ -49,6 +54,12 @@ pub enum AgentEvent {
     Configured(Configured),
     /// A message from outside the model.
     UserMessage(UserMessage),
+    /// A message waits in the queue of the session.
+    MessageQueued(MessageQueued),
+    /// Messages left the queue and joined the conversation.
+    MessagesDelivered(MessagesDelivered),
+    /// A message was taken out of the queue.
+    MessageUnqueued(MessageUnqueued),
     /// A model answer is complete.
     AssistantMessage(AssistantMessage),
     /// A request brought no whole answer.
@@ -110,7 +121,34 @@ pub struct UserMessage {
     /// The message.
     pub message: Arc<Message>,
     /// Where it comes from.
-    pub origin: Origin,
+    pub origin: Open<Origin>,
+}
+
+/// See [`AgentEvent::MessageQueued`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MessageQueued {
+    /// Its name in the queue.
+    pub id: QueueId,
+    /// The message.
+    pub message: Arc<Message>,
+    /// True if the run that goes on gets it with its next request; false if it starts the next run.
+    pub steer: bool,
+}
+
+/// See [`AgentEvent::MessagesDelivered`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MessagesDelivered {
+    /// Their names in the queue.
+    pub ids: Vec<QueueId>,
+    /// The messages, in the same order.
+    pub messages: Vec<Arc<Message>>,
+}
+
+/// See [`AgentEvent::MessageUnqueued`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MessageUnqueued {
+    /// Its name in the queue.
+    pub id: QueueId,
 }
 
 /// See [`AgentEvent::AssistantMessage`].
@@ -126,6 +164,12 @@ pub struct AssistantMessage {
     pub cost: Option<Cost>,
     /// Milliseconds from request to end.
     pub api_ms: u64,
+    /// Milliseconds from the request to the first piece of the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttft_ms: Option<u64>,
+    /// The stop sequence that the model wrote, if that is why it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_sequence: Option<String>,
     /// The vendor's id of it.
     pub vendor_id: Option<String>,
     /// The model that answered, by the vendor's word, if it is not the one that was asked.
@@ -207,6 +251,8 @@ pub struct ToolFinished {
     pub details: Option<RawJson>,
     /// It failed.
     pub is_error: bool,
+    /// How it ended.
+    pub outcome: Open<Outcome>,
     /// Milliseconds it ran.
     pub ms: u64,
 }
@@ -323,7 +369,7 @@ pub(crate) fn event_of(record: &Stored, machine: &Machine) -> Option<AgentEvent>
     Some(match &record.entry {
         SessionEntry::RunStarted(s) => AgentEvent::RunStarted(RunStarted {
             model: Arc::clone(&s.settings.model),
-            root: s.root.clone(),
+            root: machine.root().map(Path::to_owned).unwrap_or_default(),
             mode: s.mode,
             tools: machine
                 .prefix()
@@ -335,7 +381,7 @@ pub(crate) fn event_of(record: &Stored, machine: &Machine) -> Option<AgentEvent>
             AgentEvent::Configured(Configured { from, to: to.clone() })
         }
         SessionEntry::User(u) => {
-            AgentEvent::UserMessage(UserMessage { message: Arc::clone(&u.message), origin: u.origin })
+            AgentEvent::UserMessage(UserMessage { message: Arc::clone(&u.message), origin: u.origin.clone() })
         }
         SessionEntry::ModelDone(d) => AgentEvent::AssistantMessage(AssistantMessage {
             message: Arc::clone(&d.message),
@@ -343,6 +389,8 @@ pub(crate) fn event_of(record: &Stored, machine: &Machine) -> Option<AgentEvent>
             usage: d.usage,
             cost: d.cost,
             api_ms: d.api_ms,
+            ttft_ms: d.ttft_ms,
+            stop_sequence: d.stop_sequence.clone(),
             vendor_id: d.vendor_id.clone(),
             answered_by: d.answered_by.clone(),
         }),
@@ -362,7 +410,7 @@ pub(crate) fn event_of(record: &Stored, machine: &Machine) -> Option<AgentEvent>
                 call: r.call,
                 tool_use_id: call.tool_use.id.clone(),
                 tool: call.tool_use.name.clone(),
-                input: r.input.clone(),
+                input: r.input.clone().unwrap_or_else(|| call.tool_use.input.clone()),
                 access: r.access.clone(),
                 ruling: r.ruling.clone(),
             })
@@ -382,14 +430,28 @@ pub(crate) fn event_of(record: &Stored, machine: &Machine) -> Option<AgentEvent>
                 broken: call.tool_use.broken.clone(),
                 content: d.content.clone(),
                 details: d.details.clone(),
-                is_error: d.is_error,
+                is_error: d.is_error(),
+                outcome: d.outcome.clone(),
                 ms: d.ms,
             })
         }
-        SessionEntry::TaskStarted(task) => AgentEvent::TaskStarted(task.clone()),
-        SessionEntry::TaskEnded(e) => AgentEvent::TaskEnded(TaskEnded {
-            task: machine.task(&e.task)?.clone(),
-            end: e.end,
+        SessionEntry::Queued(q) => AgentEvent::MessageQueued(MessageQueued {
+            id: q.id,
+            message: Arc::clone(&q.message),
+            steer: q.steer,
+        }),
+        SessionEntry::Delivered { ids } => {
+            let known = |id: &&QueueId| machine.queue().iter().any(|q| q.id == **id);
+            let ids: Vec<QueueId> = ids.iter().filter(known).copied().collect();
+            let message = |id: &QueueId| machine.queue().iter().find(|q| q.id == *id);
+            let messages = ids.iter().filter_map(message).map(|q| Arc::clone(&q.message)).collect();
+            AgentEvent::MessagesDelivered(MessagesDelivered { ids, messages })
+        }
+        SessionEntry::Unqueued { id } => AgentEvent::MessageUnqueued(MessageUnqueued { id: *id }),
+        SessionEntry::BackgroundStarted(task) => AgentEvent::TaskStarted(task.clone()),
+        SessionEntry::BackgroundEnded(e) => AgentEvent::TaskEnded(TaskEnded {
+            task: machine.background_task(&e.id)?.clone(),
+            end: e.end.clone(),
             message: Arc::clone(&e.message),
         }),
         SessionEntry::Interrupted {} => AgentEvent::Interrupted,
@@ -398,7 +460,14 @@ pub(crate) fn event_of(record: &Stored, machine: &Machine) -> Option<AgentEvent>
             stop: e.stop.clone(),
             errors: e.errors.clone(),
         }),
-        _ => return None,
+        SessionEntry::SessionStarted(_)
+        | SessionEntry::Moved(_)
+        | SessionEntry::Opened(_)
+        | SessionEntry::Prefix(_)
+        | SessionEntry::ToolsChanged(_)
+        | SessionEntry::Withheld(_)
+        | SessionEntry::Started { .. }
+        | SessionEntry::Unknown(_) => return None,
     })
 }
 
@@ -407,13 +476,18 @@ pub(crate) fn event_of(record: &Stored, machine: &Machine) -> Option<AgentEvent>
 pub fn replay(session: &SessionId, records: &[Stored]) -> Vec<Envelope> {
     let mut machine = Machine::default();
     let mut events = Vec::new();
+    let (mut agent, mut parent) = (AgentId::main(), None);
     for record in records {
+        if let SessionEntry::SessionStarted(started) = &record.entry {
+            (agent, parent) = (started.agent.clone(), started.parent.clone());
+        }
         // Before the record is applied: afterwards a turn's calls may be gone.
         let event = event_of(record, &machine);
         let turn = turn_of(record, &machine);
         machine.apply(record);
         if let Some(event) = event {
-            events.push(envelope((session, turn), &machine, record, event));
+            let place = EventPlace { session, agent: &agent, parent: parent.as_ref(), turn };
+            events.push(envelope(place, &machine, record, event));
         }
     }
     events
@@ -425,16 +499,28 @@ pub(crate) fn turn_of(record: &Stored, machine: &Machine) -> u32 {
     match &record.entry {
         SessionEntry::Ruled(r) => r.call.turn,
         SessionEntry::Done(d) => d.call.turn,
-        SessionEntry::TaskStarted(task) => task.call.turn,
-        SessionEntry::Asked { ask, .. } | SessionEntry::Answered { ask, .. } => ask.call.turn,
-        _ => machine.transcript().turns(),
+        SessionEntry::ModelDone(d) => d.turn,
+        SessionEntry::BackgroundStarted(task) => task.call.turn,
+        SessionEntry::Asked { ask, .. } | SessionEntry::Answered { ask, .. } => {
+            ask.call.map_or_else(|| machine.transcript().next_turn(), |call| call.turn)
+        }
+        _ => machine.transcript().next_turn(),
     }
+}
+
+/// Where a durable event belongs.
+#[derive(Clone, Copy)]
+pub(crate) struct EventPlace<'a> {
+    pub(crate) session: &'a SessionId,
+    pub(crate) agent: &'a AgentId,
+    pub(crate) parent: Option<&'a SessionId>,
+    pub(crate) turn: u32,
 }
 
 /// Puts a durable event in its envelope; `machine` has taken the record.
 #[must_use]
 pub(crate) fn envelope(
-    (session, turn): (&SessionId, u32),
+    place: EventPlace<'_>,
     machine: &Machine,
     record: &Stored,
     event: AgentEvent,
@@ -443,9 +529,11 @@ pub(crate) fn envelope(
         v: EVENT_VERSION,
         seq: Some(record.seq),
         at: record.at,
-        session: session.clone(),
+        session: place.session.clone(),
         run: machine.run().map(crate::RunFold::id),
-        turn,
+        agent: place.agent.clone(),
+        parent: place.parent.cloned(),
+        turn: place.turn,
         event,
     }
 }

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use open_agent_model::{Block, BoxFuture, Catalogue, Provider, ProviderError, RequestOptions, Section};
+use open_agent_model::{
+    AgentId, Block, BoxFuture, Catalogue, Provider, ProviderError, QueueId, RequestOptions, Section, SessionId,
+};
 use open_agent_policy::Gate;
 use open_agent_session::{ModelSettings, Owner, RunLimits, SessionStore, StoreError};
 use open_agent_tool::{Ports, ToolSource};
@@ -30,12 +32,29 @@ pub struct Host {
     pub budget: Budget,
     /// Who claims sessions.
     pub owner: Owner,
+    /// Whose session it is, and of which project.
+    pub identity: Identity,
     /// What requests ask for.
     pub request: RequestOptions,
     /// How failed requests are retried.
     pub retry: RetryConfig,
     /// Whom to ask when the model has no luck, for the rest of the run.
     pub fallback_model: Option<Arc<str>>,
+}
+
+/// Whose session a driver works on, and of which project. Fixed for the life of an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The agent.
+    pub agent: AgentId,
+    /// The session of the agent that started this one as its sub-agent.
+    pub parent: Option<SessionId>,
+    /// The project's folder, as a real path. The system prompt and the policy name the same one.
+    pub root: PathBuf,
+    /// The session's own folder, if it has one: outputs below it are stored relative to it.
+    pub folder: Option<PathBuf>,
+    /// The program, with its version, as it is stored in the log.
+    pub product: String,
 }
 
 /// Gives sections of the system prompt.
@@ -51,10 +70,11 @@ pub struct RunSpec {
     pub prompt: Vec<Block>,
     /// Of which model, and how.
     pub settings: ModelSettings,
-    /// In which folder.
-    pub root: PathBuf,
     /// Within which limits.
     pub limits: RunLimits,
+    /// The system prompt and the tools are rendered anew, instead of being sent as the log has them. The provider's cache
+    /// of the conversation is lost then.
+    pub refresh_prefix: bool,
 }
 
 /// Why a run cannot go on. What a model or a tool does wrong is no such error.
@@ -73,6 +93,12 @@ pub enum EngineError {
     /// The provider could not count a request's tokens.
     #[error(transparent)]
     Provider(ProviderError),
+    /// No such message waits in the queue: it was delivered or taken back before.
+    #[error("message {0} is not in the queue any more")]
+    NotQueued(QueueId),
+    /// The run that the command was sent to has ended.
+    #[error("no run goes on")]
+    NoRun,
     /// No such question is open.
     #[error("no question {0} waits for an answer")]
     NoQuestion(open_agent_model::AskId),

@@ -4,6 +4,7 @@
 
 mod budget;
 mod clock;
+mod command;
 mod driver;
 mod event;
 mod host;
@@ -18,13 +19,14 @@ pub mod wire;
 
 pub use budget::{Budget, BudgetExceeded, Reservation};
 pub use clock::SystemClock;
+pub use command::{Command, Inbox, Mailbox, Receipt, mailbox};
 pub use driver::{Driver, Progress, TokenCount};
 pub use event::{
     AgentEvent, AnswerStarted, AssistantMessage, BlockDelta, BlockKind, BlockStarted, Configured, DeltaKind,
-    EVENT_VERSION, Envelope, ModelFailed, QuestionAnswered, QuestionAsked, RunEnded, RunStarted, TaskEnded,
+    EVENT_VERSION, Envelope, MessageQueued, MessageUnqueued, MessagesDelivered, ModelFailed, QuestionAnswered, QuestionAsked, RunEnded, RunStarted, TaskEnded,
     ToolFinished, ToolProgress, ToolRuled, UserMessage, replay,
 };
-pub use host::{EngineError, Host, RunSpec, SectionSource};
+pub use host::{EngineError, Host, Identity, RunSpec, SectionSource};
 pub use machine::{Call, Denial, Machine, RunFold, Step};
 pub use prompt::{FixedSection, Surroundings};
 pub use retry::RetryConfig;

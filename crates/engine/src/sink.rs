@@ -208,6 +208,8 @@ mod tests {
             at: Timestamp(0),
             session: SessionId::new("s").unwrap(),
             run: None,
+            agent: open_agent_model::AgentId::main(),
+            parent: None,
             turn: 0,
             event,
         }

@@ -1,8 +1,9 @@
 //! Background work of one agent: what it is, how it stands, and the way to stop it. Knows nothing of what the work does.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use open_agent_model::{BoxFuture, Task, TaskEnd, TaskId};
+use open_agent_model::{BoxFuture, OutputRef, Task, TaskEnd, TaskId};
 use open_agent_tool::{Clock, PortError, TaskSpec, TaskStatus, TaskWork, Tasks};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -11,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 /// all work to stop; [`Tasks::stop_all`] waits for it as well.
 pub struct TaskSet {
     clock: Arc<dyn Clock>,
+    folder: Option<PathBuf>,
     known: Mutex<Known>,
 }
 
@@ -23,13 +25,15 @@ struct Known {
 #[derive(Clone)]
 struct Entry {
     task: Task,
+    output_file: PathBuf,
     end: watch::Receiver<Option<TaskEnd>>,
     stop: CancellationToken,
 }
 
 impl Entry {
     fn status(&self) -> TaskStatus {
-        TaskStatus { task: self.task.clone(), end: *self.end.borrow() }
+        let (task, output_file) = (self.task.clone(), self.output_file.clone());
+        TaskStatus { task, output_file, end: self.end.borrow().clone() }
     }
 
     async fn stopped(mut self) -> TaskStatus {
@@ -44,7 +48,14 @@ impl TaskSet {
     /// No work yet.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, known: Mutex::default() }
+        Self { clock, folder: None, known: Mutex::default() }
+    }
+
+    /// Stores outputs that lie below `folder`, the session's own, relative to it.
+    #[must_use]
+    pub fn with_folder(mut self, folder: Option<PathBuf>) -> Self {
+        self.folder = folder;
+        self
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -70,7 +81,8 @@ impl Tasks for TaskSet {
             id = TaskId(format!("{first}_{n}"));
         }
         let TaskSpec { kind, description, call, output_file } = spec;
-        let task = Task { id, kind, description, call, output_file, started: self.clock.now() };
+        let output = Some(OutputRef::new(&output_file, self.folder.as_deref()));
+        let task = Task { id, kind: kind.into(), description, call, output, started: self.clock.now() };
         let (tell, end) = watch::channel(None);
         let stop = CancellationToken::new();
         let token = stop.clone();
@@ -80,7 +92,7 @@ impl Tasks for TaskSet {
             let end = work(token).await;
             ending.0.send_replace(Some(end));
         });
-        known.tasks.push(Entry { task: task.clone(), end, stop });
+        known.tasks.push(Entry { task: task.clone(), output_file, end, stop });
         Ok(task)
     }
 
@@ -123,7 +135,7 @@ impl Drop for Ending {
     fn drop(&mut self) {
         self.0.send_if_modified(|end| {
             let unknown = end.is_none();
-            end.get_or_insert(TaskEnd::Exited { code: None, signal: None });
+            end.get_or_insert(TaskEnd::of_process(None, None));
             unknown
         });
     }
@@ -131,9 +143,7 @@ impl Drop for Ending {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
-    use open_agent_model::{CallId, TaskKind};
+    use open_agent_model::{CallId, TaskKind, TaskOutcome};
 
     use super::*;
     use crate::SystemClock;
@@ -151,7 +161,7 @@ mod tests {
         Box::new(|stop| {
             Box::pin(async move {
                 stop.cancelled().await;
-                TaskEnd::Stopped
+                TaskEnd::of(TaskOutcome::Stopped)
             })
         })
     }
@@ -178,11 +188,11 @@ mod tests {
         let id = set.start(spec(0), until_stopped()).unwrap().id;
         assert!(set.find(&id).unwrap().is_running());
         for _ in 0..2 {
-            assert_eq!(set.stop(&id).await.unwrap().end, Some(TaskEnd::Stopped));
+            assert_eq!(set.stop(&id).await.unwrap().end, Some(TaskEnd::of(TaskOutcome::Stopped)));
         }
         assert_eq!(set.stop(&TaskId("bash_9_9".into())).await, None);
-        let done = TaskEnd::Exited { code: Some(3), signal: None };
-        let id = set.start(spec(1), ending(done)).unwrap().id;
+        let done = TaskEnd::of_process(Some(3), None);
+        let id = set.start(spec(1), ending(done.clone())).unwrap().id;
         assert_eq!(set.stop(&id).await.unwrap().end, Some(done), "what ended by itself stays so");
     }
 
@@ -191,7 +201,7 @@ mod tests {
         let set = set();
         let id = set.start(spec(0), Box::new(|_| Box::pin(async { panic!("boom") }))).unwrap().id;
         let end = set.stop(&id).await.unwrap().end;
-        assert_eq!(end, Some(TaskEnd::Exited { code: None, signal: None }));
+        assert_eq!(end, Some(TaskEnd::of_process(None, None)));
     }
 
     #[tokio::test]
@@ -199,7 +209,7 @@ mod tests {
         let set = set();
         let id = set.start(spec(0), until_stopped()).unwrap().id;
         set.stop_all().await;
-        assert_eq!(set.find(&id).unwrap().end, Some(TaskEnd::Stopped));
+        assert_eq!(set.find(&id).unwrap().end, Some(TaskEnd::of(TaskOutcome::Stopped)));
         assert!(matches!(set.start(spec(1), until_stopped()), Err(PortError::Closed)));
     }
 
@@ -209,6 +219,6 @@ mod tests {
         set.start(spec(0), until_stopped()).unwrap();
         let mut end = set.known().tasks[0].end.clone();
         drop(set);
-        assert_eq!(*end.wait_for(Option::is_some).await.unwrap(), Some(TaskEnd::Stopped));
+        assert_eq!(*end.wait_for(Option::is_some).await.unwrap(), Some(TaskEnd::of(TaskOutcome::Stopped)));
     }
 }

@@ -26,6 +26,7 @@ pub struct Assembler {
     model: Option<String>,
     usage: UsageUpdate,
     stop: Option<StopReason>,
+    stop_sequence: Option<String>,
     ended: bool,
 }
 
@@ -45,6 +46,8 @@ pub struct Assembled {
     pub content: Vec<Block>,
     /// Why it ended.
     pub stop: StopReason,
+    /// The stop sequence that the model wrote, where the vendor says which one.
+    pub stop_sequence: Option<String>,
     /// The counts the vendor gave.
     pub usage: UsageUpdate,
     /// The vendor's id.
@@ -126,6 +129,10 @@ impl Assembler {
                 self.stop.get_or_insert_with(|| reason.clone());
                 None
             }
+            ModelEvent::StopSequence(text) => {
+                self.stop_sequence.get_or_insert_with(|| text.clone());
+                None
+            }
             ModelEvent::End => {
                 self.ended = true;
                 None
@@ -170,7 +177,8 @@ impl Assembler {
         if cut && let Some(Block::ToolUse(last)) = content.last_mut() {
             distrust(last);
         }
-        Ok(Assembled { content, stop, usage: self.usage, id: self.id, model: self.model })
+        let Self { stop_sequence, usage, id, model, .. } = self;
+        Ok(Assembled { content, stop, stop_sequence, usage, id, model })
     }
 
     /// What can be kept of an answer that was cut off: its text. Thinking goes back whole or not at all, and a call

@@ -1,6 +1,7 @@
 //! The port behind which every model lives. Owns the trait and its errors; holds no implementation but the scripted one.
 
 use std::error::Error;
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -113,6 +114,12 @@ pub enum ProviderErrorKind {
     Timeout,
     /// The answer makes no sense.
     Protocol,
+}
+
+impl fmt::Display for ProviderErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
 
 impl ProviderErrorKind {

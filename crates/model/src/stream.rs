@@ -68,6 +68,8 @@ pub enum ModelEvent {
     Usage(UsageUpdate),
     /// Why the model stopped.
     Stop(StopReason),
+    /// The stop sequence that the model wrote, where the vendor says which one.
+    StopSequence(String),
     /// A sign of life.
     Ping,
     /// The vendor's own end mark.

@@ -2,16 +2,21 @@
 //! runs live on; decides nothing about a run.
 
 use std::future::poll_fn;
+use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
-use open_agent_engine::{Driver, EngineError, Envelope, EventSink, EventStream, RunSpec, TokenCount};
-use open_agent_model::{Answer, AskId, Block, Effort, SessionId, TaskId, ThinkingMode};
+use open_agent_engine::{
+    Command, Driver, EngineError, Envelope, EventSink, EventStream, Inbox, Mailbox, Receipt, RunSpec, TokenCount,
+    mailbox,
+};
+use open_agent_model::{Answer, AskId, Block, Effort, QueueId, Seq, SessionId, TaskId, ThinkingMode};
 use open_agent_session::{ModelSettings, RunLimits, StoreError};
 use open_agent_tool::TaskStatus;
-use tokio::sync::{Mutex as AsyncMutex, OnceCell, watch};
+use tokio::sync::{Mutex as AsyncMutex, OnceCell, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -32,7 +37,8 @@ struct Inner {
     /// Made at the first prompt, since making an agent does no IO.
     live: OnceCell<Live>,
     driver: AsyncMutex<Option<Driver>>,
-    running: Mutex<Option<(CancellationToken, EventSink)>>,
+    running: Mutex<Option<Running>>,
+    refresh_prefix: AtomicBool,
     settings: watch::Sender<ModelSettings>,
     closed: CancellationToken,
 }
@@ -47,8 +53,29 @@ impl<T: Into<String>> From<T> for Prompt {
     }
 }
 
+/// A message that was sent with [`Agent::send`] or [`Agent::queue`] and is in the session's log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Its name in the queue, by which [`Agent::unqueue`] takes it back.
+    pub id: QueueId,
+    /// The record that holds it.
+    pub seq: Seq,
+}
+
+/// The run that goes on, as far as it can be reached from outside.
+#[derive(Clone)]
+struct Running {
+    cancel: CancellationToken,
+    sink: EventSink,
+    mailbox: Mailbox,
+}
+
 enum Task {
     Prompt(Prompt),
+    /// A message to an idle agent, and the way to tell that it is in the log.
+    Send(Prompt, oneshot::Sender<Result<Receipt, EngineError>>),
+    /// The messages that are left in the queue.
+    Next,
     Answer(AskId, Answer),
     Resume,
 }
@@ -64,13 +91,20 @@ impl Agent {
         let (driver, running) = (AsyncMutex::new(None), Mutex::new(None));
         let settings = watch::Sender::new(wiring.settings());
         let (live, closed) = (OnceCell::new(), CancellationToken::new());
-        Self { inner: Arc::new(Inner { wiring, live, driver, running, settings, closed }) }
+        let refresh_prefix = AtomicBool::new(false);
+        Self { inner: Arc::new(Inner { wiring, live, driver, running, refresh_prefix, settings, closed }) }
     }
 
     /// The session's name.
     #[must_use]
     pub fn session_id(&self) -> &SessionId {
         &self.inner.wiring.session_id
+    }
+
+    /// Returns the folder in which the session's log and outputs are kept; `None` if it is not kept on disk.
+    #[must_use]
+    pub fn session_folder(&self) -> Option<PathBuf> {
+        self.inner.wiring.session_folder()
     }
 
     /// Where the key comes from: the name of a variable, `option`, or `none`.
@@ -103,7 +137,88 @@ impl Agent {
         RunStream { events, run: self.start(Task::Prompt(prompt.into()), sink) }
     }
 
-    /// Answers a question and goes on with the run that waits for it.
+    /// Sends a message while a run goes on: the run's next request carries it, after the results of the tools that run
+    /// now. Returns as soon as the message is in the session's log; it survives the end of the process.
+    ///
+    /// A message that comes too late for the run starts the next one, before the call that started the first run returns:
+    /// its result is that of the last run then. After an interrupt or at the end of the budget, messages wait for the next
+    /// call instead. An idle agent starts a run in the background.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AgentError::Engine`] for an empty message or a log that cannot be written, and [`AgentError::Closed`] after
+    /// [`Agent::close`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use open_agent::{Agent, testing::{Reply, Scripted}};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let model = Scripted::new([Reply::text("Done.")]);
+    /// let agent = Agent::builder().provider(model).configure(|o| o.persist_session = false).build()?;
+    /// let sent = agent.send("Only look at the tests.").await?;
+    /// assert!(sent.seq.0 > 0);
+    /// # Ok(()) }
+    /// ```
+    pub async fn send(&self, prompt: impl Into<Prompt>) -> Result<Sent, AgentError> {
+        self.send_as(prompt.into(), true).await
+    }
+
+    /// Queues a message that starts the next run when the one that goes on has ended. Otherwise like [`Agent::send`].
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`Agent::send`].
+    pub async fn queue(&self, prompt: impl Into<Prompt>) -> Result<Sent, AgentError> {
+        self.send_as(prompt.into(), false).await
+    }
+
+    async fn send_as(&self, prompt: Prompt, steer: bool) -> Result<Sent, AgentError> {
+        if let Some(running) = self.inner.running().clone() {
+            match running.mailbox.send(Command::Send { prompt: prompt.0.clone(), steer }).await {
+                // It has ended in this moment.
+                Err(EngineError::NoRun) => {}
+                accepted => return Ok(sent(accepted?)?),
+            }
+        }
+        let (receipt, received) = oneshot::channel();
+        let run = self.start(Task::Send(prompt, receipt), EventSink::none());
+        match received.await {
+            Ok(accepted) => Ok(sent(accepted?)?),
+            // The run could not begin: it says why.
+            Err(_) => match run.handle.await {
+                Ok(Err(error)) => Err(error),
+                _ => Err(AgentError::Lost),
+            },
+        }
+    }
+
+    /// Takes a message back that was not delivered yet.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::NotQueued`] within [`AgentError::Engine`] if it was delivered or taken back before.
+    pub async fn unqueue(&self, id: QueueId) -> Result<(), AgentError> {
+        if let Some(running) = self.inner.running().clone() {
+            match running.mailbox.send(Command::Unqueue(id)).await {
+                Err(EngineError::NoRun) => {}
+                accepted => return Ok(accepted.map(|_| ())?),
+            }
+        }
+        let mut place = self.inner.driver.lock().await;
+        let mut driver = self.inner.open(&mut place).await?;
+        let accepted = driver.command(Command::Unqueue(id)).await;
+        *place = Some(driver);
+        Ok(accepted.map(|_| ())?)
+    }
+
+    /// Renders the system prompt and the tools anew at the next prompt. Without it they stay as they were when the session
+    /// began, so that the provider's cache of the conversation stays valid.
+    pub fn refresh_prefix(&self) {
+        self.inner.refresh_prefix.store(true, Ordering::Relaxed);
+    }
+
+    /// Answers a question and goes on with the run that waits for it. Returns the result of that run.
     pub async fn answer(&self, ask: AskId, answer: Answer) -> Result<QueryResult, AgentError> {
         self.start(Task::Answer(ask, answer), EventSink::none()).await_guarded().await
     }
@@ -153,7 +268,7 @@ impl Agent {
     pub fn switch_model(&self, name: &str) -> Result<(), ConfigError> {
         let model = self.inner.wiring.check_model(name)?;
         tracing::info!(from = %self.model(), to = %model, "the model is switched");
-        self.inner.settings.send_modify(|s| s.model = model);
+        self.inner.change_settings(|s| s.model = model);
         Ok(())
     }
 
@@ -168,7 +283,7 @@ impl Agent {
         if thinking == Some(ThinkingMode::Enabled { budget_tokens: 0 }) {
             return Err(ConfigError::NotPositive { option: "thinking" });
         }
-        self.inner.settings.send_modify(|s| s.thinking = thinking);
+        self.inner.change_settings(|s| s.thinking = thinking);
         Ok(())
     }
 
@@ -181,13 +296,13 @@ impl Agent {
 
     /// Puts so much work into answers from the next request on; `None` = the vendor's default.
     pub fn set_effort(&self, effort: Option<Effort>) {
-        self.inner.settings.send_modify(|s| s.effort = effort);
+        self.inner.change_settings(|s| s.effort = effort);
     }
 
     /// Interrupts the run that goes on. `false` if there is none.
     pub fn interrupt(&self) -> bool {
         let running = self.inner.running().clone();
-        running.map(|(token, _)| token.cancel()).is_some()
+        running.map(|running| running.cancel.cancel()).is_some()
     }
 
     /// Background work of this agent, also what has ended, in the order in which it was started.
@@ -214,10 +329,10 @@ impl Agent {
     pub async fn close(&self) {
         self.inner.closed.cancel();
         let running = self.inner.running().clone();
-        if let Some((token, sink)) = running {
-            token.cancel();
+        if let Some(running) = running {
+            running.cancel.cancel();
             // Its reader may be the one who waits here.
-            sink.hurry();
+            running.sink.hurry();
         }
         // Whoever has it, the run or a prompt that waited, gives it back.
         drop(self.inner.driver.lock().await.take());
@@ -259,10 +374,15 @@ impl Drop for EndOfEvents {
     }
 }
 
-/// The run that can be interrupted from outside, as long as it goes on.
-struct Running<'a>(&'a Inner);
+fn sent(receipt: Receipt) -> Result<Sent, EngineError> {
+    let id = receipt.queued.ok_or(EngineError::NoRun)?;
+    Ok(Sent { id, seq: receipt.seq })
+}
 
-impl Drop for Running<'_> {
+/// Forgets the run that can be reached from outside when it is over.
+struct Registered<'a>(&'a Inner);
+
+impl Drop for Registered<'_> {
     fn drop(&mut self) {
         *self.0.running() = None;
     }
@@ -280,14 +400,19 @@ impl Inner {
             place = self.driver.lock() => place,
             () = cancel.cancelled() => return Err(AgentError::Interrupted),
         };
-        *self.running() = Some((cancel.clone(), sink.clone()));
-        let _running = Running(self);
+        let (_registered, inbox) = self.register(&cancel, &sink);
         // After the token is there for all to see: either it is cancelled by whoever closes, or `open` sees that.
         let mut driver = self.open(&mut place).await?;
-        driver.set_sink(sink);
-        driver.set_cancel(cancel);
-        driver.set_wanted(self.settings.subscribe());
-        let result = self.drive(&mut driver, task).await;
+        driver.set_sink(sink.clone());
+        driver.set_cancel(cancel.clone());
+        driver.set_inbox(inbox);
+        let mut result = self.drive(&mut driver, task).await;
+        // What was sent too late for that run starts the next one.
+        while result.is_ok() && driver.machine().has_next_run() && !self.closed.is_cancelled() {
+            let (_registered, inbox) = self.register(&cancel, &sink);
+            driver.set_inbox(inbox);
+            result = self.drive(&mut driver, Task::Next).await;
+        }
         driver.set_sink(EventSink::none());
         if !matches!(result, Err(AgentError::Engine(EngineError::Store(_)))) {
             // An idle agent keeps no file open; thousands of them fit into one process.
@@ -340,34 +465,63 @@ impl Inner {
         }
     }
 
+    /// Makes the run that begins reachable from outside.
+    fn register(&self, cancel: &CancellationToken, sink: &EventSink) -> (Registered<'_>, Inbox) {
+        let (mailbox, inbox) = mailbox();
+        *self.running() = Some(Running { cancel: cancel.clone(), sink: sink.clone(), mailbox });
+        (Registered(self), inbox)
+    }
+
+    /// Changes what the next request asks for, also in the run that goes on.
+    fn change_settings(&self, change: impl FnOnce(&mut ModelSettings)) {
+        self.settings.send_modify(change);
+        let running = self.running().clone();
+        if let Some(running) = running {
+            // A mailbox that is full or closed: the run takes the settings up when it begins, or has ended.
+            running.mailbox.post(Command::Configure(self.settings.borrow().clone()));
+        }
+    }
+
     async fn drive(&self, driver: &mut Driver, task: Task) -> Result<QueryResult, AgentError> {
         match task {
             Task::Prompt(prompt) => {
-                driver.begin(self.spec(prompt)?).await?;
+                driver.begin(self.spec(prompt)).await?;
+            }
+            Task::Send(prompt, receipt) => {
+                let accepted = driver.command(Command::Send { prompt: prompt.0, steer: false }).await;
+                // Whoever sent it may have gone away.
+                let _ = receipt.send(accepted);
+                driver.begin_queued(self.spec(Prompt(Vec::new()))).await?;
+            }
+            Task::Next => {
+                driver.begin_queued(self.spec(Prompt(Vec::new()))).await?;
             }
             Task::Answer(ask, answer) => driver.answer(ask, answer).await?,
             Task::Resume if driver.machine().run().is_none() => return Err(AgentError::NothingToResume),
             Task::Resume => {}
         }
+        let settings = self.settings.borrow().clone();
+        driver.configure(settings).await?;
         driver.run().await?;
+        driver.close_inbox().await?;
         Ok(QueryResult::of(driver))
     }
 
-    fn spec(&self, prompt: Prompt) -> Result<RunSpec, AgentError> {
+    fn spec(&self, prompt: Prompt) -> RunSpec {
         let options = &self.wiring.options;
-        Ok(RunSpec {
+        RunSpec {
             prompt: prompt.0,
             settings: self.settings.borrow().clone(),
-            root: self.wiring.root()?,
+            refresh_prefix: self.refresh_prefix.swap(false, Ordering::Relaxed),
             limits: RunLimits {
                 max_turns: options.max_turns,
                 max_model_calls: options.max_model_calls,
                 scheduling: options.tool_scheduling,
             },
-        })
+        }
     }
 
-    fn running(&self) -> std::sync::MutexGuard<'_, Option<(CancellationToken, EventSink)>> {
+    fn running(&self) -> std::sync::MutexGuard<'_, Option<Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

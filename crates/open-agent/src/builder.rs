@@ -4,9 +4,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use open_agent_engine::{Budget, FixedSection, Host, SectionSource, Surroundings, SystemClock, TaskSet};
+use open_agent_engine::{Budget, FixedSection, Host, Identity, SectionSource, Surroundings, SystemClock, TaskSet};
 use open_agent_model::{
-    Catalogue, Cost, Effort, Env, ModelInfo, PermissionMode, Provider, RequestOptions, SessionId,
+    AgentId, Catalogue, Cost, Effort, Env, ModelInfo, PermissionMode, Provider, RequestOptions, SessionId,
     is_legal_name,
 };
 use open_agent_policy::{Gate, Policy};
@@ -319,21 +319,29 @@ impl Wiring {
         real.map_err(|source| ConfigError::Cwd { path, source })
     }
 
+    fn sessions_dir(&self) -> Option<PathBuf> {
+        let in_home = || Some(PathBuf::from(self.env.get("HOME")?).join(".open-agent-sdk").join("sessions"));
+        self.options.sessions_dir.clone().or_else(in_home)
+    }
+
+    /// The session's own folder; `None` if nothing is to be left of the session.
+    pub(crate) fn session_folder(&self) -> Option<PathBuf> {
+        let sessions = self.sessions_dir().filter(|_| self.options.persist_session)?;
+        Some(sessions.join(self.session_id.as_str()))
+    }
+
     pub(crate) fn host(&self) -> Result<Live, ConfigError> {
         let root = self.root()?;
         let home: Option<PathBuf> = self.env.get("HOME").map(PathBuf::from);
-        let sessions = match (&self.options.sessions_dir, &home) {
-            (Some(dir), _) => Some(dir.clone()),
-            (None, Some(home)) => Some(home.join(".open-agent-sdk").join("sessions")),
-            (None, None) => None,
-        };
+        let sessions = self.sessions_dir();
         let store: Arc<dyn SessionStore> = match &self.store {
             Some(store) => Arc::clone(store),
             None if !self.options.persist_session => Arc::new(MemoryStore::new()),
             None => Arc::new(JsonlStore::new(sessions.clone().ok_or(ConfigError::NoHome)?)),
         };
-        let (scratch, is_passing) = match sessions.filter(|_| self.options.persist_session) {
-            Some(sessions) => (sessions.join(self.session_id.as_str()).join("scratch"), false),
+        let folder = self.session_folder();
+        let (scratch, is_passing) = match &folder {
+            Some(folder) => (folder.join("scratch"), false),
             // A name that nobody can have taken before: the folder is shared with all users of the machine.
             None => (std::env::temp_dir().join(format!("open-agent-{:032x}", SystemClock.new_id())), true),
         };
@@ -347,7 +355,7 @@ impl Wiring {
         let ports = Ports {
             files: Arc::new(PlainFiles::new(home, scratch)),
             runner: Arc::<PlainRunner>::clone(&runner),
-            tasks: Arc::new(TaskSet::new(Arc::new(SystemClock))),
+            tasks: Arc::new(TaskSet::new(Arc::new(SystemClock)).with_folder(folder.clone())),
             clock: Arc::new(SystemClock),
         };
         let host = Host {
@@ -356,10 +364,17 @@ impl Wiring {
             tools: self.tools.clone(),
             gate: Gate::new(policy),
             ports,
-            sections: self.sections(root),
+            sections: self.sections(root.clone()),
             catalogue: self.catalogue.clone(),
             budget: Budget::new(self.options.max_budget_usd),
             owner: Owner(format!("process {}", std::process::id())),
+            identity: Identity {
+                agent: AgentId::main(),
+                parent: None,
+                root: root.clone(),
+                folder,
+                product: concat!("open-agent ", env!("CARGO_PKG_VERSION")).to_owned(),
+            },
             request: self.request(),
             retry: self.options.retry.clone(),
             fallback_model: self.options.fallback_model.as_deref().map(|m| self.catalogue.resolve(m).into()),

@@ -24,7 +24,7 @@ mod options;
 mod provider;
 mod result;
 
-pub use agent::{Agent, Interrupter, Prompt, RunStream};
+pub use agent::{Agent, Interrupter, Prompt, RunStream, Sent};
 pub use builder::AgentBuilder;
 pub use error::{AgentError, ConfigError};
 pub use options::AgentOptions;
@@ -35,8 +35,9 @@ pub use open_agent_engine as engine;
 pub use open_agent_engine::{AgentEvent, Envelope, RetryConfig, TokenCount, wire};
 pub use open_agent_model as model;
 pub use open_agent_model::{
-    Answer, AskId, Block, Catalogue, Cost, Effort, Env, Message, ModelInfo, PermissionMode, Price, Provider,
-    Question, RunStatus, Secret, SessionId, Task, TaskEnd, TaskId, TaskKind, ThinkingMode, Usage,
+    AgentId, Answer, AskId, AskSource, Block, Catalogue, Cost, Effort, Env, Message, ModelInfo, Open, Outcome,
+    OutputRef, PermissionMode, Price, Provider, Question, QuestionItem, QuestionOption, QueueId, RunStatus, Secret,
+    SessionId, Task, TaskEnd, TaskId, TaskKind, TaskOutcome, ThinkingMode, Usage,
 };
 pub use open_agent_session as session;
 pub use open_agent_session::{JsonlStore, MemoryStore, SessionStore, ToolScheduling};

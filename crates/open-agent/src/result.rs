@@ -82,13 +82,12 @@ impl QueryResult {
             (None, false) => RunStatus::Waiting,
             (None, true) => RunStatus::ErrorDuringExecution,
         };
-        let messages = machine.transcript().messages();
         Self {
             text: run.map(|r| r.words.text().to_owned()).unwrap_or_default(),
             status,
             stop_reason: run.and_then(|r| r.stop.clone()),
             errors: ended.map(|e| e.errors).unwrap_or_default(),
-            messages: run.and_then(|r| messages.get(r.first_message..)).unwrap_or_default().to_vec(),
+            messages: run.map(|r| machine.transcript().messages_since(r.seq)).unwrap_or_default(),
             turns: run.map_or(0, |r| r.turns),
             model_calls: run.map_or(0, |r| r.totals.requests),
             usage: run.map(|r| r.totals.usage).unwrap_or_default(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use open_agent_model::{Answer, CallId, FileStamp, Question, RawJson, Slot};
+use open_agent_model::{AgentId, Answer, CallId, FileStamp, Question, RawJson, RunId, SessionId, Slot};
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
@@ -33,6 +33,14 @@ pub type ProgressSink = Arc<dyn Fn(CallId, &str) + Send + Sync>;
 pub struct CxParts {
     /// The call.
     pub call: CallId,
+    /// The session.
+    pub session: SessionId,
+    /// The run.
+    pub run: Option<RunId>,
+    /// The agent that makes the call.
+    pub agent: AgentId,
+    /// The session of the agent that started this one as its sub-agent.
+    pub parent: Option<SessionId>,
     /// The project's folder, to which a lost working folder falls back.
     pub root: PathBuf,
     /// Session state at the call's start.
@@ -64,10 +72,41 @@ impl ToolCx {
         Self(Arc::new(Inner { parts, asked: AtomicU16::new(0), pending: Mutex::new(None) }))
     }
 
-    /// The call's identity: the same if the call has to run again, so it can serve as an idempotency key.
+    /// Returns the call's identity within its session. It stays the same if the call has to run again.
     #[must_use]
     pub fn call(&self) -> CallId {
         self.0.parts.call
+    }
+
+    /// Returns a key that is the same each time this call runs, also in another process, and that no other call of any
+    /// session has. Pass it to services that make a repeated request harmless by such a key.
+    #[must_use]
+    pub fn idempotency_key(&self) -> String {
+        format!("{}-{}", self.0.parts.session, self.call())
+    }
+
+    /// Returns the session in which the call runs.
+    #[must_use]
+    pub fn session(&self) -> &SessionId {
+        &self.0.parts.session
+    }
+
+    /// Returns the run in which the call runs.
+    #[must_use]
+    pub fn run(&self) -> Option<RunId> {
+        self.0.parts.run
+    }
+
+    /// Returns the agent that makes the call.
+    #[must_use]
+    pub fn agent(&self) -> &AgentId {
+        &self.0.parts.agent
+    }
+
+    /// Returns the session of the agent that started this one as its sub-agent.
+    #[must_use]
+    pub fn parent(&self) -> Option<&SessionId> {
+        self.0.parts.parent.as_ref()
     }
 
     /// The working folder at the call's start.

@@ -1,6 +1,6 @@
 //! What a call gives back.
 
-use open_agent_model::{Change, RawJson, ResultBlock};
+use open_agent_model::{Change, Provenance, RawJson, ResultBlock};
 use serde::Serialize;
 
 /// A call's answer.
@@ -14,6 +14,9 @@ pub struct ToolOutput {
     pub is_error: bool,
     /// What changes in the session.
     pub changes: Vec<Change>,
+    /// Whether the text comes from someone whom the user trusts. A tool that brings text from elsewhere, such as a web page,
+    /// says that it is untrusted.
+    pub provenance: Provenance,
 }
 
 impl ToolOutput {

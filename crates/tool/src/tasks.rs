@@ -49,6 +49,8 @@ pub type TaskWork = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, Task
 pub struct TaskStatus {
     /// What it is.
     pub task: Task,
+    /// The file that holds what it writes, by its absolute path.
+    pub output_file: PathBuf,
     /// How it ended; `None` while it goes on.
     pub end: Option<TaskEnd>,
 }

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use open_agent_model::{CallId, TaskEnd, TaskId, TaskKind};
+use open_agent_model::{CallId, TaskEnd, TaskOutcome, TaskId, TaskKind};
 use open_agent_tool::Tasks as _;
 use serde_json::json;
 
@@ -60,7 +60,7 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 fn exited(code: i32) -> TaskEnd {
-    TaskEnd::Exited { code: Some(code), signal: None }
+    TaskEnd::of_process(Some(code), None)
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn the_call_returns_at_once_and_the_file_grows() {
     until("it writes", || started.text().contains("first\n") && started.text().contains("oops\n")).await;
     let status = w.tasks.find(&started.id).unwrap();
     assert!(status.is_running());
-    assert_eq!((&status.task.description, &status.task.output_file), (&command.into(), &started.path));
+    assert_eq!((&status.task.description, &status.output_file), (&command.into(), &started.path));
     // It can be read while it grows, and again afterwards.
     let read = json!({"file_path": started.path});
     assert!(w.ok("Read", read.clone()).await.contains("first"));
@@ -95,7 +95,7 @@ async fn h_bsh_01_in_the_background_input_is_closed_and_time_is_limited() {
     assert!(text.contains("end\n") && text.contains("none\n"), "{text}");
     let started = w.background("echo before; trap '' TERM; (setsid sleep 302.5 &); sleep 302.5", 300).await;
     let (end, text) = w.ended(&started).await;
-    assert_eq!(end, TaskEnd::TimedOut);
+    assert_eq!(end, TaskEnd::of(TaskOutcome::TimedOut));
     assert_eq!(text, "before\n[The command reached its time limit and was killed.]\n");
     assert!(w.processes().is_empty(), "{:?}", w.processes());
 }
@@ -110,7 +110,7 @@ async fn an_interrupt_leaves_it_alone_and_a_stop_ends_it() {
         tokio::task::yield_now().await;
     }
     assert!(w.tasks.find(&started.id).unwrap().is_running());
-    assert_eq!(w.tasks.stop(&started.id).await.unwrap().end, Some(TaskEnd::Stopped));
+    assert_eq!(w.tasks.stop(&started.id).await.unwrap().end, Some(TaskEnd::of(TaskOutcome::Stopped)));
     assert!(w.processes().is_empty(), "{:?}", w.processes());
     assert_eq!(started.text(), "begun\n[The command was stopped.]\n");
     // The run is being stopped, so no further one begins.
@@ -130,31 +130,31 @@ async fn a_prompt_without_a_line_end_is_shown() {
 
 enum Expect {
     /// It ends so by itself, and its file is this.
-    Ends(TaskEnd, &'static str),
+    Ends(End, &'static str),
     /// It ends so by itself, and this is in its file.
-    Has(TaskEnd, &'static str),
+    Has(End, &'static str),
     /// It goes on until it is stopped.
     GoesOn,
 }
 
 /// What background commands do to those who look after them.
 const AWKWARD: &[(&str, Expect)] = &[
-    ("exit 7", Expect::Ends(code(7), "[The command ended with exit code 7.]\n")),
-    ("true", Expect::Ends(code(0), "[The command ended with exit code 0.]\n")),
-    ("kill -9 $$", Expect::Ends(signal(9), "[The command was ended by signal 9.]\n")),
-    ("exec no-such-command-here", Expect::Has(code(127), "not found")),
-    ("no-such-command-here", Expect::Has(code(127), "command not found")),
-    ("echo 'unclosed", Expect::Has(code(2), "unexpected EOF")),
-    ("printf 'no newline'", Expect::Ends(code(0), "no newline\n[The command ended with exit code 0.]\n")),
-    (r"printf 'a\0b\377c\n'", Expect::Ends(code(0), "ab\u{fffd}c\n[The command ended with exit code 0.]\n")),
-    (r"printf '1%%\r50%%\r100%%\n'", Expect::Ends(code(0), "100%\n[The command ended with exit code 0.]\n")),
-    ("head -c 300000 /dev/urandom", Expect::Has(code(0), "[The command ended with exit code 0.]\n")),
+    ("exit 7", Expect::Ends(End::Code(7), "[The command ended with exit code 7.]\n")),
+    ("true", Expect::Ends(End::Code(0), "[The command ended with exit code 0.]\n")),
+    ("kill -9 $$", Expect::Ends(End::Signal(9), "[The command was ended by signal 9.]\n")),
+    ("exec no-such-command-here", Expect::Has(End::Code(127), "not found")),
+    ("no-such-command-here", Expect::Has(End::Code(127), "command not found")),
+    ("echo 'unclosed", Expect::Has(End::Code(2), "unexpected EOF")),
+    ("printf 'no newline'", Expect::Ends(End::Code(0), "no newline\n[The command ended with exit code 0.]\n")),
+    (r"printf 'a\0b\377c\n'", Expect::Ends(End::Code(0), "ab\u{fffd}c\n[The command ended with exit code 0.]\n")),
+    (r"printf '1%%\r50%%\r100%%\n'", Expect::Ends(End::Code(0), "100%\n[The command ended with exit code 0.]\n")),
+    ("head -c 300000 /dev/urandom", Expect::Has(End::Code(0), "[The command ended with exit code 0.]\n")),
     (
         "mkdir gone; cd gone; rmdir ../gone; echo still here",
-        Expect::Has(code(0), "still here\n[The command ended with exit code 0.]\n"),
+        Expect::Has(End::Code(0), "still here\n[The command ended with exit code 0.]\n"),
     ),
-    ("sleep 302.7 & echo started", Expect::Has(code(0), "Left running:")),
-    ("setsid sleep 302.7 >/dev/null 2>&1 & echo started", Expect::Has(code(0), "They end with the session.")),
+    ("sleep 302.7 & echo started", Expect::Has(End::Code(0), "Left running:")),
+    ("setsid sleep 302.7 >/dev/null 2>&1 & echo started", Expect::Has(End::Code(0), "They end with the session.")),
     ("exec >&- 2>&-; sleep 302.7", Expect::GoesOn),
     ("trap '' TERM INT HUP; while :; do sleep 0.01; done", Expect::GoesOn),
     ("trap '' TERM; sleep 302.7", Expect::GoesOn),
@@ -166,12 +166,20 @@ const AWKWARD: &[(&str, Expect)] = &[
     ("while :; do (setsid sleep 302.7 &); sleep 0.01; done", Expect::GoesOn),
 ];
 
-const fn code(code: i32) -> TaskEnd {
-    TaskEnd::Exited { code: Some(code), signal: None }
+/// How a command ends.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Code(i32),
+    Signal(i32),
 }
 
-const fn signal(signal: i32) -> TaskEnd {
-    TaskEnd::Exited { code: None, signal: Some(signal) }
+impl End {
+    fn as_task_end(self) -> TaskEnd {
+        match self {
+            Self::Code(code) => TaskEnd::of_process(Some(code), None),
+            Self::Signal(signal) => TaskEnd::of_process(None, Some(signal)),
+        }
+    }
 }
 
 /// What runs of this world, and anything that sleeps for the time that only this table has.
@@ -196,11 +204,11 @@ async fn awkward_commands_can_be_looked_after_and_leave_nothing() {
         assert!(begin.elapsed() < Duration::from_secs(5), "{command}: the call returns at once");
         match expect {
             Expect::Ends(end, text) => {
-                assert_eq!(w.ended(&started).await, (*end, (*text).to_owned()), "{command}");
+                assert_eq!(w.ended(&started).await, (end.as_task_end(), (*text).to_owned()), "{command}");
             }
             Expect::Has(end, part) => {
                 let (ended, text) = w.ended(&started).await;
-                assert_eq!(ended, *end, "{command}");
+                assert_eq!(ended, end.as_task_end(), "{command}");
                 assert!(text.contains(part), "{command}: {text}");
                 w.runner.end_all().await;
             }
@@ -208,7 +216,7 @@ async fn awkward_commands_can_be_looked_after_and_leave_nothing() {
                 until(command, || !w.processes().is_empty()).await;
                 assert!(w.tasks.find(&started.id).unwrap().is_running(), "{command}");
                 let end = w.tasks.stop(&started.id).await.unwrap().end;
-                assert_eq!(end, Some(TaskEnd::Stopped), "{command}");
+                assert_eq!(end, Some(TaskEnd::of(TaskOutcome::Stopped)), "{command}");
                 assert!(started.text().ends_with("[The command was stopped.]\n"), "{}", started.text());
             }
         }

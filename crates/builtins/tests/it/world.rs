@@ -89,6 +89,10 @@ impl World {
         let tasks: Arc<TaskSet> = Arc::clone(&self.tasks);
         ToolCx::new(CxParts {
             call: CallId { turn: 1, index: 0 },
+            session: open_agent_model::SessionId::from_number(1),
+            run: None,
+            agent: open_agent_model::AgentId::main(),
+            parent: None,
             root: self.root.clone(),
             state: Arc::new(self.state.lock().unwrap().clone()),
             answers: Vec::new(),

@@ -28,6 +28,7 @@ impl Frames {
             detail,
             api_key_source: agent.key_source().to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            session_folder: agent.session_folder(),
         };
         let frames = ClaudeFrames::new(agent.session_id().clone(), setup);
         Self { frames, detail, waiting: Vec::new(), stdout: Stdout::default() }

@@ -1,28 +1,30 @@
-//! Carries out what the machine says. Owns a session's lease, its live calls and the cancellation of a run; decides nothing
-//! that the log does not say.
+//! Carries out what the machine says. Owns a session's lease, its live calls, the run's mailbox and its cancellation; decides
+//! nothing that the log does not say.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use open_agent_model::{
-    Answer, AskId, Block, CallId, Change, Message, MessageId, Prefix, Role, RunId, SessionId, Timestamp,
+    Answer, AskId, Block, CallId, Change, Message, MessageId, Prefix, QueueId, Role, RunId, SessionId, Timestamp,
 };
 use open_agent_session::{
-    Durability, ModelSettings, Origin, RunStarted, SessionEntry, SessionWriter, UserMessage,
+    Durability, Log, ModelSettings, Moved, Notice, NoticeKind, Origin, RunStarted, SessionEntry, SessionStarted,
+    SessionWriter, UserMessage,
 };
 use open_agent_tool::{PreparedCall, ToolSet};
-use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::event::{envelope, event_of, turn_of};
-use crate::{EngineError, EventSink, Host, Machine, RunSpec, Step};
+use crate::command::Letter;
+use crate::event::{EventPlace, envelope, event_of, turn_of};
+use crate::{EngineError, EventSink, Host, Identity, Inbox, Machine, RunSpec, Step};
 
 mod bound;
+mod commands;
 mod model;
-mod tasks;
+mod news;
 mod tell;
 mod tokens;
 mod tools;
@@ -31,6 +33,7 @@ mod withheld;
 use tell::Teller;
 pub use tokens::TokenCount;
 use tools::LiveCalls;
+pub(crate) use withheld::withheld;
 
 /// Works on one session.
 pub struct Driver {
@@ -39,8 +42,8 @@ pub struct Driver {
     machine: Machine,
     sink: EventSink,
     cancel: CancellationToken,
-    /// What the user wants now; the log says what the run goes by.
-    wanted: Option<watch::Receiver<ModelSettings>>,
+    /// Commands from outside.
+    inbox: Option<Inbox>,
     /// The tools as the model saw them in the last request.
     tools: Option<Arc<ToolSet>>,
     /// Calls that were ruled and not started: a cache, the log can make them again.
@@ -71,10 +74,25 @@ pub enum Progress {
 
 impl Driver {
     /// Claims a session and takes up where its log ends. An unfinished run goes on with [`Driver::advance`].
+    ///
+    /// A session that does not exist begins here. What is damaged in the log is told in the log itself, once.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::Store`] if the session is in use, cannot be read or written, or was written by a later
+    /// version.
     pub async fn open(host: Arc<Host>, id: SessionId, sink: EventSink) -> Result<Self, EngineError> {
-        let clock = Arc::clone(&host.ports.clock);
-        let (writer, log) =
-            SessionWriter::open(Arc::clone(&host.store), id, host.owner.clone(), clock.now()).await?;
+        let now = host.ports.clock.now();
+        let Identity { agent, root, product, .. } = &host.identity;
+        let started = SessionStarted {
+            root: root.clone(),
+            agent: agent.clone(),
+            parent: host.identity.parent.clone(),
+            forked_from: None,
+            product: product.clone(),
+        };
+        let (store, owner) = (Arc::clone(&host.store), host.owner.clone());
+        let (writer, log) = SessionWriter::open_or_start(store, id, owner, now, started).await?;
         let mut machine = Machine::default();
         for record in &log.records {
             machine.apply(record);
@@ -83,18 +101,34 @@ impl Driver {
             // A run that is taken up again has spent this much of its budget.
             host.budget.at_least(run.totals.cost.unwrap_or_default());
         }
-        Ok(Self {
+        let mut driver = Self {
             host,
             writer,
             machine,
             sink,
             cancel: CancellationToken::new(),
-            wanted: None,
+            inbox: None,
             tools: None,
             prepared: HashMap::new(),
             live: LiveCalls::default(),
             waits: None,
-        })
+        };
+        driver.tell_damage(&log).await?;
+        Ok(driver)
+    }
+
+    /// Writes a notice for each damage of the log that no earlier notice told.
+    async fn tell_damage(&mut self, log: &Log) -> Result<(), EngineError> {
+        let told = log.records.iter().filter_map(|record| match &record.entry {
+            SessionEntry::Noticed(notice) if notice.kind == NoticeKind::LogDamaged => Some(&notice.text),
+            _ => None,
+        });
+        let told: HashSet<&String> = told.collect();
+        let texts = log.damage.iter().map(|damage| format!("the session's log is damaged: {damage}"));
+        let new = texts.filter(|text| !told.contains(text));
+        let notice = |text| SessionEntry::Noticed(Notice { kind: NoticeKind::LogDamaged.into(), text });
+        let entries: Vec<SessionEntry> = new.map(notice).collect();
+        if entries.is_empty() { Ok(()) } else { self.record(entries, Durability::Written).await }
     }
 
     /// The session.
@@ -136,14 +170,14 @@ impl Driver {
         self.cancel = cancel;
     }
 
-    /// Asks as `wanted` says, from the next request on, whenever it changes.
-    pub fn set_wanted(&mut self, wanted: watch::Receiver<ModelSettings>) {
-        self.wanted = Some(wanted);
+    /// Takes commands from there from now on.
+    pub fn set_inbox(&mut self, inbox: Inbox) {
+        self.inbox = Some(inbox);
     }
 
     /// Begins a run. Whatever is still open of an earlier one is closed.
     pub async fn begin(&mut self, spec: RunSpec) -> Result<RunId, EngineError> {
-        let content = prompt_content(spec.prompt)?;
+        let content = prompt_content(spec.prompt.clone())?;
         self.prepared.clear();
         // Only a caller who drives by hand can have left calls running.
         let mut entries = self.stop_calls().await;
@@ -155,20 +189,66 @@ impl Driver {
         let run = RunId::from_number(clock.new_id());
         let message =
             Message { id: MessageId::from_number(clock.new_id()), role: Role::User, content, model: None };
-        if let Some(prefix) = self.changed_prefix().await {
-            entries.push(SessionEntry::Prefix(Arc::new(prefix)));
+        entries.extend(self.run_start(run, &spec).await);
+        let message = Arc::new(message);
+        entries.push(SessionEntry::User(UserMessage { message, origin: Origin::Prompt.into() }));
+        self.record(entries, Durability::Written).await?;
+        Ok(run)
+    }
+
+    /// Begins a run with the messages that wait in the queue. `spec.prompt` comes after them and may be empty. Returns
+    /// `None` without anything to say.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::Store`] if the log cannot be written.
+    pub async fn begin_queued(&mut self, spec: RunSpec) -> Result<Option<RunId>, EngineError> {
+        let ids: Vec<QueueId> = self.machine.queue().iter().map(|queued| queued.id).collect();
+        if ids.is_empty() {
+            return Ok(None);
+        }
+        self.prepared.clear();
+        let run = RunId::from_number(self.host.ports.clock.new_id());
+        let mut entries = self.machine.give_up();
+        entries.extend(self.run_start(run, &spec).await);
+        entries.push(SessionEntry::Delivered { ids });
+        self.record(entries, Durability::Written).await?;
+        Ok(Some(run))
+    }
+
+    /// Returns the entries with which a run begins, but for its first message.
+    async fn run_start(&mut self, run: RunId, spec: &RunSpec) -> Vec<SessionEntry> {
+        let mut entries = Vec::new();
+        let host = Arc::clone(&self.host);
+        let root = &host.identity.root;
+        let is_moved = self.machine.root() != Some(root);
+        if is_moved {
+            entries.push(SessionEntry::Moved(Moved { root: root.clone() }));
+        }
+        // Frozen from then on: what the provider has cached stays valid.
+        if spec.refresh_prefix || is_moved || self.machine.prefix().is_none() {
+            entries.push(SessionEntry::Prefix(Arc::new(self.rendered_prefix().await)));
         }
         entries.push(SessionEntry::RunStarted(RunStarted {
             run,
-            settings: spec.settings,
-            root: spec.root,
+            settings: spec.settings.clone(),
             mode: self.host.gate.policy().mode,
-            limits: spec.limits,
+            limits: spec.limits.clone(),
         }));
-        let message = Arc::new(message);
-        entries.push(SessionEntry::User(UserMessage { message, origin: Origin::Prompt }));
-        self.record(entries, Durability::Written).await?;
-        Ok(run)
+        entries
+    }
+
+    /// Uses these settings from the next request on, if they are others than those of the run that goes on.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::Store`] if the log cannot be written.
+    pub async fn configure(&mut self, settings: ModelSettings) -> Result<(), EngineError> {
+        let is_new = self.machine.run().is_some_and(|run| run.is_open() && run.settings != settings);
+        if is_new {
+            self.record(vec![SessionEntry::Configured(settings)], Durability::Written).await?;
+        }
+        Ok(())
     }
 
     /// Answers a question; the call that asked runs again.
@@ -182,6 +262,9 @@ impl Driver {
     /// Does the next step. A future that is dropped half way may leave the driver behind its log: open the session anew
     /// then. Any process that holds the lease may call it; nothing but the log is needed to go on.
     pub async fn advance(&mut self) -> Result<Progress, EngineError> {
+        while let Some(letter) = self.inbox.as_mut().and_then(Inbox::try_next) {
+            self.obey(letter).await?;
+        }
         if self.cancel.is_cancelled() && self.machine.next() != Step::Done {
             // A fresh token: this interrupt is dealt with, and closing the run must not be cancelled by it.
             self.cancel = CancellationToken::new();
@@ -190,15 +273,12 @@ impl Driver {
         match self.machine.next() {
             Step::CallModel { not_before } => {
                 let early = not_before.filter(|until| self.is_early(*until));
-                match (self.changed_settings(), early) {
-                    (Some(settings), _) => {
-                        self.record(vec![SessionEntry::Configured(settings)], Durability::Written).await?;
-                    }
-                    (None, Some(until)) => return Ok(Progress::Sleeping(until)),
-                    (None, None) => match self.task_news() {
-                        news if news.is_empty() => self.call_model().await?,
-                        news => self.record(news, Durability::Written).await?,
-                    },
+                if let Some(until) = early {
+                    return Ok(Progress::Sleeping(until));
+                }
+                match self.news().await {
+                    news if news.is_empty() => self.call_model().await?,
+                    news => self.record(news, Durability::Written).await?,
                 }
             }
             Step::Rule(calls) => self.rule(calls).await?,
@@ -215,7 +295,7 @@ impl Driver {
         loop {
             match self.advance().await? {
                 Progress::Stepped => {}
-                Progress::Sleeping(until) => self.sleep(until).await,
+                Progress::Sleeping(until) => self.sleep(until).await?,
                 end => return Ok(end),
             }
         }
@@ -237,15 +317,16 @@ impl Driver {
         Duration::from_millis(u64::try_from(left).unwrap_or_default())
     }
 
-    /// Sleeps; an interrupt wakes it.
-    async fn sleep(&mut self, until: Timestamp) {
+    /// Sleeps until then; an interrupt or a command wakes it.
+    async fn sleep(&mut self, until: Timestamp) -> Result<(), EngineError> {
         let latest = self.waits.map(|(_, latest)| latest.saturating_duration_since(Instant::now()));
         let left = self.left(until).min(latest.unwrap_or(Duration::MAX));
         tokio::select! {
             () = self.cancel.cancelled() => {}
-            () = changed(self.wanted.as_mut()) => {}
+            letter = next_letter(self.inbox.as_mut()) => return self.obey(letter).await,
             () = tokio::time::sleep(left) => {}
         }
+        Ok(())
     }
 
     /// Writes entries, then applies and tells them.
@@ -262,9 +343,9 @@ impl Driver {
             let turn = turn_of(&record, &self.machine);
             self.machine.apply(&record);
             if let Some(event) = event {
-                self.sink
-                    .durable_event(envelope((self.writer.id(), turn), &self.machine, &record, event))
-                    .await;
+                let Identity { agent, parent, .. } = &self.host.identity;
+                let place = EventPlace { session: self.writer.id(), agent, parent: parent.as_ref(), turn };
+                self.sink.durable_event(envelope(place, &self.machine, &record, event)).await;
             }
         }
         Ok(())
@@ -281,13 +362,7 @@ impl Driver {
     /// Ends live calls. What they had started in the background is known before their results say so.
     async fn stop_calls(&mut self) -> Vec<SessionEntry> {
         let done = self.live.stop().await;
-        if done.is_empty() { done } else { self.started_tasks().into_iter().chain(done).collect() }
-    }
-
-    fn changed_settings(&self) -> Option<ModelSettings> {
-        let wanted = self.wanted.as_ref()?.borrow().clone();
-        let run = self.machine.run()?;
-        (run.settings != wanted).then_some(wanted)
+        if done.is_empty() { done } else { self.started_background().into_iter().chain(done).collect() }
     }
 
     fn teller(&self) -> Teller {
@@ -296,7 +371,9 @@ impl Driver {
             clock: Arc::clone(&self.host.ports.clock),
             session: self.writer.id().clone(),
             run: self.machine.run().map(crate::RunFold::id),
-            turn: self.machine.transcript().turns(),
+            agent: self.host.identity.agent.clone(),
+            parent: self.host.identity.parent.clone(),
+            turn: self.machine.transcript().next_turn(),
         }
     }
 
@@ -310,16 +387,14 @@ impl Driver {
         }
     }
 
-    /// The prefix as it would be rendered now, if it differs from the one in the log.
-    async fn changed_prefix(&mut self) -> Option<Prefix> {
+    /// Renders the system prompt and the tools as they are now.
+    async fn rendered_prefix(&mut self) -> Prefix {
         let mut system = Vec::new();
-        for source in &self.host.sections {
+        let host = Arc::clone(&self.host);
+        for source in &host.sections {
             system.extend(source.load().await);
         }
-        let tools = self.snapshot();
-        let prefix = Prefix { system, tools: tools.specs() };
-        let same = self.machine.prefix().is_some_and(|old| **old == prefix);
-        (!same).then_some(prefix)
+        Prefix { system, tools: self.snapshot().specs() }
     }
 }
 
@@ -334,14 +409,11 @@ fn prompt_content(prompt: Vec<Block>) -> Result<Vec<Block>, EngineError> {
     if content.iter().all(fits) { Ok(content) } else { Err(EngineError::BadPrompt) }
 }
 
-/// Waits until the user wants something else; for ever if nobody can.
-async fn changed(wanted: Option<&mut watch::Receiver<ModelSettings>>) {
-    let changed = match wanted {
-        Some(wanted) => wanted.changed().await.is_ok(),
-        None => false,
-    };
-    if !changed {
-        std::future::pending::<()>().await;
+/// Waits for the next command; for ever if nobody can send one.
+async fn next_letter(inbox: Option<&mut Inbox>) -> Letter {
+    match inbox {
+        Some(inbox) => inbox.next().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -6,19 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use open_agent_model::{
-    Assembled, Assembler, Block, Cost, Message, MessageId, ModelEvent, ModelRequest, ModelStream, Provider,
-    ProviderError, ProviderErrorKind, Role, RunStatus, StopReason, Timestamp, ToolChoice, ToolUseId, Usage,
+    Assembled, Assembler, Block, Cost, CostSource, Message, MessageId, ModelEvent, ModelRequest, ModelStream, Open,
+    Provider, ProviderError, ProviderErrorKind, Role, StopReason, ToolChoice, ToolUseId, Usage,
 };
-use open_agent_session::{
-    Durability, Failure, ModelDone, ModelFailed, Notice, NoticeKind, Retry, RunEnded, SessionEntry,
-};
+use open_agent_session::{Durability, ModelDone, ModelFailed, Notice, NoticeKind, SessionEntry};
 use tokio::time::Instant;
 
-use super::Driver;
 use super::tell::Teller;
+use super::{Driver, next_letter};
 use super::tokens::{billed, estimate, guessed, truncation};
-use super::withheld::withheld;
-use crate::retry::Verdict;
+use crate::machine::{Failed, FailureFacts};
 use crate::{AgentEvent, AnswerStarted, BlockDelta, BlockKind, BlockStarted, DeltaKind, EngineError};
 
 const USAGE_MISSING: &str =
@@ -45,10 +42,8 @@ impl Driver {
         let reservation = match host.budget.reserve(price.as_ref(), estimate, request.options.max_tokens) {
             Ok(reservation) => reservation,
             Err(exceeded) => {
-                let stop = self.machine.run().and_then(|r| r.stop.clone());
-                let errors = vec![exceeded.to_string()];
-                let ended = RunEnded { status: RunStatus::ErrorMaxBudgetUsd, stop, errors };
-                return self.record(vec![SessionEntry::RunEnded(ended)], Durability::Written).await;
+                let entries = self.machine.over_budget(exceeded.to_string());
+                return self.record(entries, Durability::Written).await;
             }
         };
         request.options.max_tokens = reservation.max_tokens;
@@ -61,14 +56,22 @@ impl Driver {
         tracing::debug!(%model, messages = request.messages.len(), about_tokens = estimate, "a request");
 
         let mut assembler = Assembler::new();
-        let cancel = self.cancel.clone();
         let began = Instant::now();
-        let answered = tokio::select! {
-            biased;
-            () = cancel.cancelled() => None,
-            answered = receive(&*host.provider, request, &mut assembler, self.teller()) => Some(answered),
+        let teller = self.teller();
+        let mut first = None;
+        let answered = {
+            let receiving = receive(&*host.provider, request, (&mut assembler, &mut first), teller);
+            let mut receiving = std::pin::pin!(receiving);
+            loop {
+                tokio::select! {
+                    biased;
+                    () = self.cancel.cancelled() => break None,
+                    letter = next_letter(self.inbox.as_mut()) => self.obey(letter).await?,
+                    answered = &mut receiving => break Some(answered),
+                }
+            }
         };
-        let api_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let api_ms = millis(began.elapsed());
         let cost = match &answered {
             Some(Ok(())) => self.cost_of(&model, &billed(&assembler, sent)),
             // It broke off, so what was told is less than what came.
@@ -82,7 +85,11 @@ impl Driver {
             _ => self.cost_of(&model, &assembler.usage().total()),
         };
         reservation.settle(cost);
-        let spent = Spent { usage: assembler.usage().total(), cost, api_ms };
+        let usage = assembler.usage().total();
+        let is_counted = usage != Usage::default() || cost == Some(Cost(0));
+        let source = if is_counted { CostSource::Computed } else { CostSource::Estimated };
+        let ttft_ms = first.map(|first: Instant| millis(first.duration_since(began)));
+        let spent = Spent { usage, cost, cost_source: cost.map(|_| source.into()), api_ms, ttft_ms };
         match answered {
             None => self.failed(&model, None, assembler.partial(), spent).await,
             Some(Err(error)) => self.failed(&model, Some(error), assembler.partial(), spent).await,
@@ -133,7 +140,7 @@ impl Driver {
             content,
             model: Some(Arc::clone(model)),
         };
-        let Spent { usage, cost, api_ms } = spent;
+        let Spent { usage, cost, cost_source, api_ms, ttft_ms } = spent;
         tracing::debug!(stop = answer.stop.as_str(), api_ms, tokens = usage.output_tokens, "an answer");
         let cut = truncation(usage.all_input(), sent);
         let mut entries = self.new_notices(NoticeKind::InputTruncated, cut.into_iter().collect());
@@ -143,14 +150,18 @@ impl Driver {
         if says_nothing(&message, &answer.stop) {
             // Legal, and yet nobody would know whether the run worked: each such answer is told.
             let text = "the model answered without any text".to_owned();
-            entries.push(SessionEntry::Noticed(Notice { kind: NoticeKind::NoText, text }));
+            entries.push(SessionEntry::Noticed(Notice { kind: NoticeKind::NoText.into(), text }));
         }
         let done = ModelDone {
+            turn: self.machine.transcript().next_turn(),
             message: Arc::new(message),
             stop: answer.stop,
+            stop_sequence: answer.stop_sequence,
             usage,
             cost,
+            cost_source,
             api_ms,
+            ttft_ms,
             vendor_id: answer.id,
             answered_by: answer.model.filter(|by| **by != **model),
         };
@@ -167,7 +178,7 @@ impl Driver {
             _ => told.iter().all(|n| n.kind != kind || n.text != *text),
         };
         let new = texts.into_iter().filter(is_new);
-        new.map(|text| SessionEntry::Noticed(Notice { kind, text })).collect()
+        new.map(|text| SessionEntry::Noticed(Notice { kind: kind.into(), text })).collect()
     }
 
     /// Without an error, the run was interrupted.
@@ -176,25 +187,36 @@ impl Driver {
         model: &Arc<str>,
         error: Option<ProviderError>,
         partial: Vec<Block>,
-        Spent { usage, cost, api_ms }: Spent,
+        Spent { usage, cost, cost_source, api_ms, .. }: Spent,
     ) -> Result<(), EngineError> {
-        let interrupted = error.is_none();
-        let Next { retry, note, entries } = error.as_ref().map(|e| self.retry(model, e)).unwrap_or_default();
-        let error = error.map(|e| Failure {
-            kind: e.kind,
-            message: format!("{}{note}", e.message),
-            status: e.status,
-            request_id: e.request_id,
+        let clock = &self.host.ports.clock;
+        let decided = error.as_ref().map(|error| {
+            // 16 of the id's random bits.
+            let chance = f64::from((clock.new_id() & 0xFFFF) as u16) / f64::from(u16::MAX);
+            self.machine.after_failure(FailureFacts {
+                model,
+                error,
+                config: &self.host.retry,
+                fallback: self.host.fallback_model.as_ref(),
+                now: clock.now(),
+                chance,
+            })
         });
+        let interrupted = decided.is_none();
+        let (error, retry, entries) = match decided {
+            Some(Failed { failure, retry, entries }) => (Some(failure), retry, entries),
+            None => (None, None, Vec::new()),
+        };
         let partial = (!partial.is_empty()).then(|| {
             Arc::new(Message {
-                id: MessageId::from_number(self.host.ports.clock.new_id()),
+                id: MessageId::from_number(clock.new_id()),
                 role: Role::Assistant,
                 content: partial,
                 model: Some(Arc::clone(model)),
             })
         });
-        let failed = ModelFailed { model: Arc::clone(model), error, partial, usage, cost, api_ms, retry };
+        let failed =
+            ModelFailed { model: Arc::clone(model), error, partial, usage, cost, cost_source, api_ms, retry };
         let entry = SessionEntry::ModelFailed(failed);
         if interrupted {
             self.cancel = tokio_util::sync::CancellationToken::new();
@@ -203,46 +225,6 @@ impl Driver {
             let entries = std::iter::once(entry).chain(entries).collect();
             self.record(entries, Durability::Written).await
         }
-    }
-
-    /// Whether the request is made again, and how.
-    fn retry(&self, model: &Arc<str>, error: &ProviderError) -> Next {
-        let config = &self.host.retry;
-        let failures = self.machine.run().map_or(0, |r| r.failures) + 1;
-        // 16 of the id's random bits.
-        let chance = f64::from((self.host.ports.clock.new_id() & 0xFFFF) as u16) / f64::from(u16::MAX);
-        let again = |delay: Duration, model: &Arc<str>, attempt: u32| {
-            let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
-            let now = self.host.ports.clock.now();
-            let at = Timestamp(now.0.saturating_add(i64::try_from(delay_ms).unwrap_or(i64::MAX)));
-            Some(Retry { at, delay_ms, attempt, max_retries: config.max_retries, model: Arc::clone(model) })
-        };
-        let fallback = self.host.fallback_model.as_ref().filter(|fallback| *fallback != model);
-        let verdict = config.decide(error, failures, chance);
-        if matches!(verdict, Verdict::Hopeless | Verdict::Exhausted)
-            && let Some(entries) = withheld(error, model, self.machine.transcript())
-        {
-            // Another request, so it does not count as an attempt at this one.
-            return Next {
-                retry: again(Duration::ZERO, model, failures - 1),
-                entries: entries.into(),
-                ..Next::default()
-            };
-        }
-        let note = match (verdict, fallback) {
-            (Verdict::After(delay), _) => return Next::after(again(delay, model, failures)),
-            (Verdict::Exhausted | Verdict::TooLong(_), Some(fallback)) => {
-                // The other model has all its attempts before it.
-                return Next::after(again(Duration::ZERO, fallback, 0));
-            }
-            (Verdict::Exhausted, None) if failures > 1 => format!(" (after {failures} attempts)"),
-            (Verdict::TooLong(asked), None) => {
-                let (asked, most) = (asked.as_secs(), config.max_server_delay.as_secs());
-                format!(" (the server asks to wait {asked} s; the longest wait allowed is {most} s)")
-            }
-            _ => String::new(),
-        };
-        Next { note, ..Next::default() }
     }
 
     fn cost_of(&self, model: &str, usage: &Usage) -> Option<Cost> {
@@ -256,7 +238,7 @@ impl Driver {
     /// Vendors' ids are made legal and unique before they enter the log.
     fn with_legal_ids(&self, mut content: Vec<Block>) -> Vec<Block> {
         let transcript = self.machine.transcript();
-        let turn = transcript.turns();
+        let turn = transcript.next_turn();
         let mut seen: HashSet<ToolUseId> = HashSet::new();
         let mut index = 0;
         for block in &mut content {
@@ -277,37 +259,26 @@ impl Driver {
 struct Spent {
     usage: Usage,
     cost: Option<Cost>,
+    cost_source: Option<Open<CostSource>>,
     api_ms: u64,
+    ttft_ms: Option<u64>,
 }
 
 impl Spent {
     fn nothing() -> Self {
-        Self { usage: Usage::default(), cost: Some(Cost(0)), api_ms: 0 }
+        Self { usage: Usage::default(), cost: Some(Cost(0)), cost_source: None, api_ms: 0, ttft_ms: None }
     }
 }
 
-/// What follows a failed request.
-#[derive(Default)]
-struct Next {
-    /// Another attempt.
-    retry: Option<Retry>,
-    /// A word for people about why there is none.
-    note: String,
-    /// What changes before the next attempt.
-    entries: Vec<SessionEntry>,
-}
-
-impl Next {
-    fn after(retry: Option<Retry>) -> Self {
-        Self { retry, ..Self::default() }
-    }
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Sends the request and takes the answer in until it ends.
 async fn receive(
     provider: &dyn Provider,
     request: ModelRequest,
-    assembler: &mut Assembler,
+    (assembler, first): (&mut Assembler, &mut Option<Instant>),
     teller: Teller,
 ) -> Result<(), ProviderError> {
     let model = Arc::clone(&request.model);
@@ -317,6 +288,9 @@ async fn receive(
     let mut lengths: Vec<usize> = Vec::new();
     while let Some(event) = poll_fn(|cx| stream.as_mut().poll_next(cx)).await {
         let event = event?;
+        if !matches!(event, ModelEvent::Ping) {
+            first.get_or_insert_with(Instant::now);
+        }
         let landed = assembler.push(&event);
         // Told once it is known what the first events say about the whole answer.
         match (&event, &mut opening) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use open_agent_model::{CallId, RunId, SessionId};
+use open_agent_model::{AgentId, CallId, RunId, SessionId};
 use open_agent_tool::{Clock, ProgressSink};
 
 use crate::{AgentEvent, EVENT_VERSION, Envelope, EventSink, ToolProgress};
@@ -14,6 +14,8 @@ pub(super) struct Teller {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) session: SessionId,
     pub(super) run: Option<RunId>,
+    pub(super) agent: AgentId,
+    pub(super) parent: Option<SessionId>,
     pub(super) turn: u32,
 }
 
@@ -29,6 +31,8 @@ impl Teller {
             at: self.clock.now(),
             session: self.session.clone(),
             run: self.run,
+            agent: self.agent.clone(),
+            parent: self.parent.clone(),
             turn: self.turn,
             event,
         });

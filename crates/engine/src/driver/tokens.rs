@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use open_agent_model::{Assembler, Block, Message, MessageId, ModelRequest, ResultBlock, Role, Usage};
-use open_agent_session::{ModelSettings, Origin, SessionEntry, UserMessage};
+use open_agent_session::{ModelSettings, Origin, SessionEntry, Stored, UserMessage};
 
 use super::{Driver, prompt_content};
 use crate::EngineError;
@@ -34,11 +34,15 @@ impl Driver {
         let message = Arc::new(Message { id, role: Role::User, content, model: None });
         let mut transcript = self.machine.transcript().clone();
         // As the prompt itself would do it.
-        self.machine.give_up().iter().for_each(|entry| transcript.apply(entry));
-        transcript.apply(&SessionEntry::User(UserMessage { message, origin: Origin::Prompt }));
-        let prefix = match self.changed_prefix().await {
-            Some(new) => Arc::new(new),
-            None => self.machine.prefix().cloned().unwrap_or_default(),
+        let mut seq = self.machine.seq();
+        let user = SessionEntry::User(UserMessage { message, origin: Origin::Prompt.into() });
+        for entry in self.machine.give_up().into_iter().chain([user]) {
+            seq = seq.next();
+            transcript.apply(&Stored::new(seq, self.host.ports.clock.now(), entry));
+        }
+        let prefix = match self.machine.prefix() {
+            Some(frozen) => Arc::clone(frozen),
+            None => Arc::new(self.rendered_prefix().await),
         };
         let mut options = self.host.request.clone();
         (options.thinking, options.effort) = (settings.thinking, settings.effort);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use open_agent_model::{Access, AskId, CallId, Decision, Effect, RawJson, ResultBlock};
+use open_agent_model::{Access, AskId, CallId, Decision, Effect, Outcome, RawJson, ResultBlock};
 use open_agent_policy::Verdict;
 use open_agent_session::{Done, Durability, Ruled, SessionEntry};
 use open_agent_tool::{CxParts, PreparedCall, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSet};
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::bound::{bound, without_documents};
 use super::tell::Teller;
-use super::{Driver, Prepared, changes_of};
+use super::{Driver, Prepared, changes_of, next_letter};
 use crate::EngineError;
 
 /// How long calls may take to stop before they are aborted, and how long that may take.
@@ -47,10 +47,10 @@ impl Driver {
             let cx = self.cx(id);
             let verdict = match tools.get(&name) {
                 Some(tool) => self.host.gate.rule(Arc::clone(tool), &input, &cx).await,
-                None => unknown_tool(&tools, &name, &input),
+                None => self.unknown_tool(&tools, &name, &input),
             };
             tracing::debug!(call = %id, tool = name, decision = ?verdict.ruling.decision, "a call is ruled");
-            let (entry, prepared) = ruled(id, verdict);
+            let (entry, prepared) = ruled(id, &input, verdict);
             // What comes after a call that writes is ruled when that call is finished.
             let last = prepared.as_ref().is_some_and(|call| call.effect() != Effect::ReadOnly);
             entries.push(entry);
@@ -72,15 +72,16 @@ impl Driver {
         }
         let model = self.machine.run().map(|r| Arc::clone(&r.model)).unwrap_or_else(|| "".into());
         self.live.no_documents = !self.host.provider.capabilities(&model).documents;
-        let cancel = self.cancel.clone();
         tokio::select! {
             biased;
-            () = cancel.cancelled() => {
+            () = self.cancel.cancelled() => {
                 self.cancel = tokio_util::sync::CancellationToken::new();
                 self.interrupt(Vec::new()).await
             }
+            // An answer may let another call go on.
+            letter = next_letter(self.inbox.as_mut()) => self.obey(letter).await,
             done = self.live.finished() => {
-                let mut entries = self.started_tasks();
+                let mut entries = self.started_background();
                 entries.extend(done);
                 self.record(entries, Durability::Written).await
             }
@@ -99,10 +100,10 @@ impl Driver {
                 let (name, input) = (call.tool_use.name.clone(), call.input().clone());
                 let verdict = match tools.get(&name) {
                     Some(tool) => self.host.gate.recheck(Arc::clone(tool), &input, &cx),
-                    None => unknown_tool(&tools, &name, &input),
+                    None => self.unknown_tool(&tools, &name, &input),
                 };
                 let is_as_ruled = verdict.access == call.access();
-                match ruled(id, verdict) {
+                match ruled(id, &call.tool_use.input, verdict) {
                     (_, Some(call)) if is_as_ruled => call,
                     (entry, Some(call)) => {
                         self.record(vec![entry], Durability::Written).await?;
@@ -127,10 +128,28 @@ impl Driver {
         Ok(true)
     }
 
+    fn unknown_tool(&self, tools: &ToolSet, name: &str, input: &RawJson) -> Verdict {
+        let was_offered = self.machine.prefix().is_some_and(|p| p.tools.iter().any(|tool| tool.name == name));
+        if was_offered {
+            return Verdict::impossible(input, format!("{name} was removed and cannot be called any more."));
+        }
+        let nearest = tools.nearest(name);
+        let hint = if nearest.is_empty() {
+            "There are no tools.".into()
+        } else {
+            format!("Did you mean {}?", nearest.join(", "))
+        };
+        Verdict::impossible(input, format!("There is no tool {name:?}. {hint}"))
+    }
+
     fn cx(&self, call: CallId) -> ToolCx {
         ToolCx::new(CxParts {
             call,
-            root: self.machine.run().map(|r| r.root().clone()).unwrap_or_default(),
+            session: self.writer.id().clone(),
+            run: self.machine.run().map(crate::RunFold::id),
+            agent: self.host.identity.agent.clone(),
+            parent: self.host.identity.parent.clone(),
+            root: self.host.identity.root.clone(),
             state: Arc::clone(self.machine.state()),
             answers: self.machine.call(call).map(|c| c.answers.clone()).unwrap_or_default(),
             cancel: self.live.cancel.child_token(),
@@ -205,23 +224,25 @@ impl LiveCalls {
         let done = match returned {
             Ok(output) => Done {
                 call: live.call,
+                outcome: if output.is_error { Outcome::Error } else { Outcome::Ok }.into(),
                 content: self.fit(output.content),
                 details: output.details,
-                is_error: output.is_error,
+                provenance: output.provenance,
                 changes: changes_of(output.is_error, output.changes),
                 ms,
             },
             Err(error) if error.kind() == ToolErrorKind::Suspended => match live.cx.pending_question() {
                 Some((n, question)) => {
-                    return Some(SessionEntry::Asked { ask: AskId { call: live.call, n }, question });
+                    return Some(SessionEntry::Asked { ask: AskId::of_tool(live.call, n), question });
                 }
                 None => {
-                    Done::error(live.call, "The tool waits for an answer to a question that it did not put.")
+                    let text = "The tool waits for an answer to a question that it did not put.";
+                    Done::without_result(live.call, Outcome::Error, text)
                 }
             },
             Err(error) => failed(live.call, &error, ms),
         };
-        tracing::debug!(call = %done.call, is_error = done.is_error, ms, "a call is finished");
+        tracing::debug!(call = %done.call, is_error = done.is_error(), ms, "a call is finished");
         Some(SessionEntry::Done(done))
     }
 }
@@ -231,24 +252,21 @@ fn failed(call: CallId, error: &ToolError, ms: u64) -> Done {
         tracing::debug!(%call, error = %source, "a tool failed");
     }
     let text = if error.text().is_empty() { "The tool failed without saying why." } else { error.text() };
-    let done = Done::error(call, text);
-    Done { content: bound(done.content), ms, ..Done::error(call, "") }
+    let outcome = match error.kind() {
+        ToolErrorKind::TimedOut => Outcome::TimedOut,
+        ToolErrorKind::Cancelled => Outcome::Interrupted,
+        _ => Outcome::Error,
+    };
+    let done = Done::without_result(call, outcome, text);
+    Done { content: bound(done.content.clone()), ms, ..done }
 }
 
-fn ruled(call: CallId, verdict: Verdict) -> (SessionEntry, Option<Box<dyn PreparedCall>>) {
+/// `written` is the input that the model wrote: another one is stored with the ruling.
+fn ruled(call: CallId, written: &RawJson, verdict: Verdict) -> (SessionEntry, Option<Box<dyn PreparedCall>>) {
     let Verdict { call: prepared, input, access, effect, ruling } = verdict;
     let prepared = prepared.filter(|_| ruling.decision == Decision::Allow);
+    let input = (input != *written).then_some(input);
     (SessionEntry::Ruled(Ruled { call, input, access, effect, ruling }), prepared)
-}
-
-fn unknown_tool(tools: &ToolSet, name: &str, input: &RawJson) -> Verdict {
-    let nearest = tools.nearest(name);
-    let hint = if nearest.is_empty() {
-        "There are no tools.".into()
-    } else {
-        format!("Did you mean {}?", nearest.join(", "))
-    };
-    Verdict::impossible(input, format!("There is no tool {name:?}. {hint}"))
 }
 
 fn crashed(error: JoinError) -> ToolError {

@@ -36,7 +36,7 @@ const MAX_REASON: usize = 300;
 
 /// The entries that leave out what the provider refused, with which the request is worth another attempt. `None` if
 /// something else is at fault, or if no picture and no document is left that could be.
-pub(super) fn withheld(
+pub(crate) fn withheld(
     error: &ProviderError,
     model: &str,
     transcript: &Transcript,
@@ -50,7 +50,7 @@ pub(super) fn withheld(
         "pictures or documents were taken out of the conversation, for the provider refused them: {reason}"
     );
     Some([
-        SessionEntry::Noticed(Notice { kind: NoticeKind::MediaWithheld, text }),
+        SessionEntry::Noticed(Notice { kind: NoticeKind::MediaWithheld.into(), text }),
         SessionEntry::Withheld(Withheld { scope, reason }),
     ])
 }

@@ -30,11 +30,12 @@
 //! was open at that moment may have begun, so an unsafe one is never run again. Entries about calls or questions that it
 //! does not know are ignored. Whatever is missing, the next request is valid.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use open_agent_model::{
-    AskId, AskSource, CallId, Decision, Effect, Layer, Outcome, Prefix, Question, QueueId, RunStatus, Seq,
+    AskId, AskSource, CallId, Decision, Layer, Outcome, Prefix, Question, QueueId, RunStatus, Seq,
     StopReason, Task, TaskId, Timestamp, ToolUse,
 };
 use open_agent_session::{
@@ -51,8 +52,6 @@ mod queue;
 mod request;
 mod run;
 mod state;
-#[cfg(test)]
-mod tests;
 
 pub(crate) use background::ended as background_ended;
 pub use call::Call;
@@ -92,6 +91,8 @@ pub struct Machine {
     root: Option<PathBuf>,
     state: StateFold,
     prefix: Option<Arc<Prefix>>,
+    /// The names of the tools that the model was told of, by the prefix and by what changed since.
+    offered: BTreeSet<String>,
     calls: Vec<Call>,
     phase: RunPhase,
     run: Option<RunFold>,
@@ -134,7 +135,12 @@ impl Machine {
             SessionEntry::SessionStarted(started) => self.on_root(&started.root),
             SessionEntry::Moved(moved) => self.on_root(&moved.root),
             SessionEntry::Opened(_) => self.calls.iter_mut().for_each(Call::on_opened),
-            SessionEntry::User(_) | SessionEntry::ToolsChanged(_) => self.on_user(),
+            SessionEntry::User(_) => self.on_user(),
+            SessionEntry::ToolsChanged(changed) => {
+                self.offered.extend(changed.added.iter().map(|tool| tool.name.clone()));
+                changed.removed.iter().for_each(|name| _ = self.offered.remove(name));
+                self.on_user();
+            }
             SessionEntry::Queued(queued) => self.queue.add(queued),
             SessionEntry::Delivered { ids } => self.on_delivered(record.seq, ids),
             SessionEntry::Unqueued { id } => {
@@ -149,7 +155,10 @@ impl Machine {
             }
             // The conversation is shorter now; how much, the next answer says.
             SessionEntry::Withheld(_) => self.context_tokens = 0,
-            SessionEntry::Prefix(prefix) => self.prefix = Some(Arc::clone(prefix)),
+            SessionEntry::Prefix(prefix) => {
+                self.offered = prefix.tools.iter().map(|tool| tool.name.clone()).collect();
+                self.prefix = Some(Arc::clone(prefix));
+            }
             SessionEntry::ModelDone(done) => self.on_model_done(done),
             SessionEntry::ModelFailed(failed) => self.on_model_failed(failed),
             SessionEntry::Ruled(ruled) => self.on_ruled(ruled),
@@ -234,6 +243,18 @@ impl Machine {
     #[must_use]
     pub fn prefix(&self) -> Option<&Arc<Prefix>> {
         self.prefix.as_ref()
+    }
+
+    /// Returns the names of the tools that the model was told of.
+    #[must_use]
+    pub(crate) fn offered_tools(&self) -> &BTreeSet<String> {
+        &self.offered
+    }
+
+    /// Returns the number of the last record.
+    #[must_use]
+    pub fn seq(&self) -> Seq {
+        self.seq
     }
 
     /// Returns the run that goes on, or the last one.

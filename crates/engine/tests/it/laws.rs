@@ -117,10 +117,10 @@ fn assert_told_once(records: &[Stored]) {
     let mut begun = HashSet::new();
     for record in records {
         match &record.entry {
-            SessionEntry::TaskStarted(task) => {
+            SessionEntry::BackgroundStarted(task) => {
                 assert!(begun.insert(task.id.clone()) && running.insert(task.id.clone()), "{record:?}");
             }
-            SessionEntry::TaskEnded(ended) => assert!(running.remove(&ended.task), "{record:?}"),
+            SessionEntry::BackgroundEnded(ended) => assert!(running.remove(&ended.id), "{record:?}"),
             _ => {}
         }
     }
@@ -148,7 +148,7 @@ async fn to_the_end(driver: &mut Driver, rng: &mut Rng) {
     for _ in 0..40 {
         match finish(driver).await {
             Progress::Waiting(asks) if rng.below(4) > 0 => {
-                driver.answer(asks[0], Answer { text: "yes".into() }).await.unwrap();
+                driver.answer(asks[0], Answer::text("yes")).await.unwrap();
             }
             Progress::Waiting(_) => {
                 driver.begin(spec("never mind", limits(rng))).await.unwrap();
@@ -193,7 +193,7 @@ async fn random_life(seed: u64) -> Vec<Stored> {
                         if rng.below(2) == 0 {
                             break;
                         }
-                        driver.answer(asks[0], Answer { text: "yes".into() }).await.unwrap();
+                        driver.answer(asks[0], Answer::text("yes")).await.unwrap();
                     }
                     _ => break,
                 }
@@ -244,8 +244,8 @@ async fn continue_prefix(records: &[Stored], seed: u64) {
 /// A call that put a question ran into nothing yet and runs again on purpose.
 fn is_waiting(records: &[Stored], call: CallId) -> bool {
     let last = records.iter().rev().find_map(|r| match &r.entry {
-        SessionEntry::Asked { ask, .. } if ask.call == call => Some(true),
-        SessionEntry::Answered { ask, .. } if ask.call == call => Some(true),
+        SessionEntry::Asked { ask, .. } if ask.call == Some(call) => Some(true),
+        SessionEntry::Answered { ask, .. } if ask.call == Some(call) => Some(true),
         SessionEntry::Started { call: started } if *started == call => Some(false),
         SessionEntry::Done(done) if done.call == call => Some(false),
         _ => None,

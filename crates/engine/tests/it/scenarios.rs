@@ -328,7 +328,7 @@ async fn h_int_02_an_interrupted_call_has_a_result_and_the_rest_is_closed() {
     driver.begin(spec("again", RunLimits::default())).await.unwrap();
     finish(&mut driver).await;
     let request = world.model.requests().pop().unwrap();
-    assert_eq!(newest_results(&request), ["stopped in time", "Interrupted by the user before it finished."]);
+    assert_eq!(newest_results(&request), ["stopped in time", "Not run: the user interrupted the run."]);
     assert_eq!(request.messages.last().unwrap().content.last(), Some(&Block::Text("again".into())));
 }
 
@@ -339,11 +339,11 @@ async fn a_question_waits_for_days_and_the_call_runs_once() {
     let world = World::new(model);
     let (driver, _) = world.run(RunLimits::default()).await;
     let waiting = driver.machine().questions();
-    assert_eq!(waiting[0].1.text, "first?");
+    assert_eq!(waiting[0].1.to_text(), "first?");
     drop(driver);
     // Another process, later.
     let mut driver = world.open().await;
-    let answer = |text: &str| Answer { text: text.into() };
+    let answer = |text: &str| Answer::text(text);
     driver.answer(waiting[0].0, answer("yes")).await.unwrap();
     let Progress::Waiting(asks) = finish(&mut driver).await else { panic!("the second question waits") };
     drop(driver);
@@ -363,7 +363,10 @@ async fn a_new_message_closes_what_waits() {
     driver.begin(spec("never mind", RunLimits::default())).await.unwrap();
     assert_eq!(finish(&mut driver).await, Progress::Done);
     let request = world.model.requests().pop().unwrap();
-    assert_eq!(newest_results(&request), ["Not run: the user went on with a new message."]);
+    assert_eq!(
+        newest_results(&request),
+        ["Not finished: it waited for an answer to its question, and the user went on with a new message."]
+    );
     assert_eq!(status(driver.machine().run().unwrap()), RunStatus::Success);
 }
 
@@ -638,13 +641,14 @@ async fn another_model_does_not_wait_for_the_failures_of_the_last_one() {
     });
     let world = World::with(model, retrying(3));
     let mut driver = world.open().await;
-    let wanted = tokio::sync::watch::Sender::new(crate::world::settings("claude-sonnet-4-6"));
-    driver.set_wanted(wanted.subscribe());
+    let (mailbox, inbox) = open_agent_engine::mailbox();
+    driver.set_inbox(inbox);
     driver.begin(spec("go", RunLimits::default())).await.unwrap();
     let began = tokio::time::Instant::now();
     tokio::join!(finish_run(&mut driver), async {
         tokio::time::sleep(Duration::from_millis(50)).await;
-        wanted.send_replace(crate::world::settings("claude-haiku-4-5"));
+        let settings = crate::world::settings("claude-haiku-4-5");
+        mailbox.send(open_agent_engine::Command::Configure(settings)).await.unwrap();
     });
     assert_eq!(status(driver.machine().run().unwrap()), RunStatus::Success);
     assert!(began.elapsed().as_millis() < 500, "{:?}", began.elapsed());

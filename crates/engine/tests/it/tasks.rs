@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use open_agent_engine::wire::claude::{ClaudeFrames, ClaudeSetup};
 use open_agent_engine::{AgentEvent, Envelope, EventSink, replay};
 use open_agent_model::scripted::{Reply, Scripted};
-use open_agent_model::{Block, CallId, ModelRequest, Role, Seq, StopReason, TaskEnd, TaskId, TaskKind};
+use open_agent_model::{Block, CallId, ModelRequest, Role, Seq, StopReason, TaskEnd, TaskOutcome, TaskId, TaskKind};
 use open_agent_session::{RunLimits, SessionEntry, Stored};
 use open_agent_tool::{TaskSpec, ToolSet, ToolSource, tool_fn};
 use tokio::sync::oneshot;
@@ -39,7 +39,7 @@ fn tools(ends: &Ends) -> Arc<dyn ToolSource> {
                     Box::pin(async move {
                         tokio::select! {
                             end = told => end.unwrap(),
-                            () = stop.cancelled() => TaskEnd::Stopped,
+                            () = stop.cancelled() => TaskEnd::of(TaskOutcome::Stopped),
                         }
                     })
                 }),
@@ -56,7 +56,7 @@ fn tools(ends: &Ends) -> Arc<dyn ToolSource> {
         async move {
             let call = CallId { turn: input.n, index: 0 };
             let tell = all.lock().unwrap().remove(&call).unwrap();
-            tell.send(TaskEnd::Exited { code: Some(2), signal: None }).unwrap();
+            tell.send(TaskEnd::of_process(Some(2), None)).unwrap();
             let id = TaskId::of(TaskKind::Bash, call);
             while cx.tasks().find(&id).unwrap().is_running() {
                 tokio::task::yield_now().await;
@@ -159,9 +159,9 @@ async fn what_ended_with_its_agent_is_told_by_the_next_one() {
         second.run(RunLimits::default()).await;
     }
     let requests = second.model.requests();
-    assert!(notes(&requests[0])[0].contains("ended with the agent that had started it"));
+    assert!(notes(&requests[0])[0].contains("ended with the program that had started it"));
     assert_eq!(notes(&requests[1]).len(), 1, "once");
-    let ended = log_of(&second).await.into_iter().filter(|r| matches!(r.entry, SessionEntry::TaskEnded(_)));
+    let ended = log_of(&second).await.into_iter().filter(|r| matches!(r.entry, SessionEntry::BackgroundEnded(_)));
     assert_eq!(ended.count(), 1);
 }
 
@@ -207,7 +207,7 @@ async fn work_that_began_is_known_though_its_call_was_interrupted() {
     });
     let log = log_of(&world).await;
     let place = |is: fn(&SessionEntry) -> bool| log.iter().position(|r| is(&r.entry));
-    let started = place(|e| matches!(e, SessionEntry::TaskStarted(_)));
+    let started = place(|e| matches!(e, SessionEntry::BackgroundStarted(_)));
     let done = place(|e| matches!(e, SessionEntry::Done(_)));
     assert!(started.is_some() && started < done, "{started:?} {done:?}");
 }

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use open_agent_engine::{
-    Budget, Driver, Envelope, EventSink, EventStream, FixedSection, Host, Progress, RetryConfig, RunFold,
+    Budget, Driver, Envelope, EventSink, EventStream, FixedSection, Host, Identity, Progress, RetryConfig, RunFold,
     RunSpec, SystemClock, TaskSet,
 };
 use open_agent_model::scripted::Scripted;
 use open_agent_model::{
-    Block, BoxFuture, CallId, Catalogue, Change, PermissionMode, Question, RawJson, RequestOptions,
+    AgentId, Block, BoxFuture, CallId, Catalogue, Change, PermissionMode, Question, RawJson, RequestOptions,
     ResultBlock, RunStatus, SessionId, Slot, Source, TaskEnd, TaskKind, Timestamp,
 };
 use open_agent_policy::{Gate, Policy};
@@ -75,12 +75,12 @@ pub(crate) fn toy_tools(effects: &Effects) -> Vec<Arc<dyn DynTool>> {
     let ask = tool_fn("ask", "Asks twice.", move |_: Input, cx| {
         let effects = asks.clone();
         async move {
-            let question = |text: &str| Question { text: text.into(), options: vec![] };
+            let question = |text: &str| Question::text(text);
             let first = cx.ask(question("first?")).await?;
             tokio::task::yield_now().await;
             let second = cx.ask(question("second?")).await?;
             effects.add(cx.call());
-            Ok(format!("{} and {}", first.text, second.text))
+            Ok(format!("{} and {}", first.to_text(), second.to_text()))
         }
     });
     let fail = tool_fn("fail", "Fails.", |_: Input, _| async { Err::<String, _>(ToolError::new("no luck")) });
@@ -105,7 +105,7 @@ pub(crate) fn toy_tools(effects: &Effects) -> Vec<Arc<dyn DynTool>> {
                 for _ in 0..input.n * 3 {
                     tokio::task::yield_now().await;
                 }
-                TaskEnd::Exited { code: Some(0), signal: None }
+                TaskEnd::of_process(Some(0), None)
             });
             work
         };
@@ -210,6 +210,7 @@ impl World {
             catalogue: Catalogue::default(),
             budget: options.budget,
             owner: Owner("test".into()),
+            identity: identity(),
             request: options.request,
             retry: options.retry,
             fallback_model: options.fallback_model,
@@ -233,6 +234,17 @@ impl World {
     }
 }
 
+/// The main agent, in a project that does not exist on disk.
+pub(crate) fn identity() -> Identity {
+    Identity {
+        agent: AgentId::main(),
+        parent: None,
+        root: "/project".into(),
+        folder: None,
+        product: "test".into(),
+    }
+}
+
 pub(crate) fn session() -> SessionId {
     SessionId::new("s").unwrap()
 }
@@ -245,8 +257,8 @@ pub(crate) fn spec(prompt: &str, limits: RunLimits) -> RunSpec {
     RunSpec {
         prompt: vec![Block::Text(prompt.into())],
         settings: settings("claude-sonnet-4-6"),
-        root: "/project".into(),
         limits,
+        refresh_prefix: false,
     }
 }
 

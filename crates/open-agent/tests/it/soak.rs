@@ -118,7 +118,7 @@ async fn run(agent: &Agent, text: String, ends: &mut Ends) {
         match envelope.event {
             AgentEvent::ModelFailed(failed) => {
                 failures += 1;
-                last = failed.error.filter(|_| failed.retry.is_none()).map(|e| e.kind);
+                last = failed.error.filter(|_| failed.retry.is_none()).and_then(|e| e.kind.known().copied());
             }
             AgentEvent::RunEnded(_) => ended += 1,
             _ => {}

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use open_agent::session::NoticeKind;
 use open_agent::testing::{Reply, Scripted};
 use open_agent::{
-    Agent, AgentBuilder, AgentError, AgentEvent, Env, PermissionMode, RunStatus, SessionId, TaskEnd, TaskKind,
+    Agent, AgentBuilder, AgentError, AgentEvent, Env, PermissionMode, RunStatus, SessionId, TaskEnd, TaskOutcome, TaskKind,
 };
 
 fn builder(model: &Scripted, folder: &Path) -> AgentBuilder {
@@ -65,11 +65,11 @@ async fn tasks_are_listed_read_and_stopped() {
     let tasks = agent.tasks();
     let [sleeps, exits] = tasks.as_slice() else { panic!("{tasks:?}") };
     assert_eq!((sleeps.task.id.as_str(), exits.task.id.as_str()), ("bash_0_0", "bash_1_0"));
-    assert_eq!((sleeps.task.kind, sleeps.task.description.as_str()), (TaskKind::Bash, "echo hi; sleep 300"));
-    assert_eq!((sleeps.end, exits.end), (None, Some(TaskEnd::Exited { code: Some(4), signal: None })));
-    until(|| std::fs::read_to_string(&sleeps.task.output_file).unwrap() == "hi\n").await;
+    assert_eq!((sleeps.task.kind.clone(), sleeps.task.description.as_str()), (TaskKind::Bash.into(), "echo hi; sleep 300"));
+    assert_eq!((sleeps.end.clone(), exits.end.clone()), (None, Some(TaskEnd::of_process(Some(4), None))));
+    until(|| std::fs::read_to_string(&sleeps.output_file).unwrap() == "hi\n").await;
     for _ in 0..2 {
-        assert_eq!(agent.stop_task("bash_0_0").await.unwrap().end, Some(TaskEnd::Stopped));
+        assert_eq!(agent.stop_task("bash_0_0").await.unwrap().end, Some(TaskEnd::of(TaskOutcome::Stopped)));
     }
     assert_eq!(agent.stop_task("bash_1_0").await.unwrap().end, exits.end);
     assert_eq!(processes(dir.path()), Vec::<String>::new());
@@ -114,7 +114,7 @@ async fn closing_ends_the_run_and_all_that_was_started() {
     agent.close().await;
     assert_eq!(processes(dir.path()), Vec::<String>::new());
     assert_eq!(run.result().await.unwrap().status, RunStatus::Cancelled);
-    assert_eq!(agent.tasks()[0].end, Some(TaskEnd::Stopped));
+    assert_eq!(agent.tasks()[0].end, Some(TaskEnd::of(TaskOutcome::Stopped)));
     for error in [waiting.result().await.unwrap_err(), agent.prompt("more").await.unwrap_err()] {
         assert_eq!(error.to_string(), "the agent is closed");
     }
@@ -247,7 +247,7 @@ async fn an_agent_that_keeps_no_session_leaves_no_files() {
         let agent = builder(&model, dir.path()).build().unwrap();
         agent.prompt("go").await.unwrap();
         until(|| agent.tasks().iter().all(|status| status.end.is_some())).await;
-        let file = agent.tasks()[0].task.output_file.clone();
+        let file = agent.tasks()[0].output_file.clone();
         let folder = file.parent().unwrap().to_owned();
         assert_eq!(folder.parent(), Some(&*std::env::temp_dir()), "no folder that users would share");
         assert!(file.is_file());

@@ -306,7 +306,6 @@ fn piece(block: &Block, written_here: bool) -> Option<Piece<'_>> {
             is_error: r.is_error,
         },
         Block::Opaque { raw } => return Some(Piece::Opaque(raw)),
-        _ => return None,
     }))
 }
 
@@ -320,7 +319,6 @@ fn wire_result(part: &ResultBlock) -> Option<WireResult<'_>> {
             WireResult::Document { source: document_source(source)?, title: title.as_deref() }
         }
         ResultBlock::Resource { uri, text } => WireResult::Text { text: format!("{uri}\n{text}") },
-        _ => return None,
     })
 }
 
@@ -328,7 +326,6 @@ fn wire_source(source: &Source) -> Option<WireSource<'_>> {
     match source {
         Source::Inline { media_type, data } => Some(WireSource::Base64 { media_type, data }),
         Source::Url { url } => Some(WireSource::Url { url }),
-        _ => None,
     }
 }
 

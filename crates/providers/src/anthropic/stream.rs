@@ -300,6 +300,9 @@ impl Decoder {
             other => StopReason::Other(self.site.hide(other)),
         };
         self.stopped = true;
+        if reason == StopReason::StopSequence && !sequence.is_empty() {
+            out.push_back(ModelEvent::StopSequence(sequence.as_str().to_owned()));
+        }
         out.push_back(ModelEvent::Stop(reason));
     }
 }

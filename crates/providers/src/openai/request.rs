@@ -338,7 +338,6 @@ fn tool_message<'a>(r: &'a ToolResult, profile: &Profile, later: &mut Vec<Part<'
             ResultBlock::Document { source, title } => {
                 attached.push(document(source, title.as_deref(), profile));
             }
-            _ => {}
         }
     }
     if !attached.is_empty() {
@@ -384,6 +383,5 @@ fn data_url(source: &Source) -> Option<String> {
     match source {
         Source::Inline { media_type, data } => Some(format!("data:{media_type};base64,{data}")),
         Source::Url { url } => Some(url.clone()),
-        _ => None,
     }
 }

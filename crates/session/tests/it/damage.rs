@@ -31,7 +31,7 @@ fn entry() -> impl Strategy<Value = SessionEntry> {
         call.clone().prop_map(|call| SessionEntry::Started { call }),
         Just(SessionEntry::Interrupted {}),
         (call, text, raw).prop_map(|(call, text, raw)| {
-            let mut done = Done::error(call, text);
+            let mut done = Done::without_result(call, open_agent_model::Outcome::Error, text);
             done.details = Some(RawJson::parse(raw).unwrap());
             SessionEntry::Done(done)
         }),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use open_agent_model::{CallId, Change, TaskEnd, TaskKind};
+use open_agent_model::{CallId, Change, TaskEnd, TaskOutcome, TaskKind};
 use open_agent_tool::{
     Descendant, Exit, Files, Running, TaskSpec, ToolCx, ToolError, ToolErrorKind, ToolOutput,
 };
@@ -110,13 +110,13 @@ impl Work {
         let end = self.attend(&stop).await;
         let mut left: Vec<Descendant> = Vec::new();
         let mut left_output = None;
-        if matches!(end, TaskEnd::Exited { .. }) {
+        if matches!(end.outcome.known(), Some(TaskOutcome::Completed | TaskOutcome::Failed)) {
             left = self.running.leave().await;
         }
         if !left.is_empty() {
             left_output = self.pipes.hand_over(&*self.files, self.call).await;
         }
-        self.log.finish(end, left_note(&left, left_output.as_deref())).await;
+        self.log.finish(end.clone(), left_note(&left, left_output.as_deref())).await;
         end
     }
 
@@ -126,12 +126,12 @@ impl Work {
         let mut ended: Option<(TaskEnd, Instant)> = None;
         let (mut out, mut err) = (vec![0; 64 * 1024], vec![0; 16 * 1024]);
         loop {
-            if let Some((end, until)) = ended
+            if let Some((end, until)) = ended.clone()
                 && (self.pipes.are_closed() || Instant::now() >= until)
             {
                 return end;
             }
-            let until = ended.map_or(deadline, |(_, until)| until);
+            let until = ended.as_ref().map_or(deadline, |(_, until)| *until);
             let partial = self.log.held_since.map_or(deadline, |since| since + PATIENCE);
             let end = tokio::select! {
                 n = read_some(&mut self.pipes.stdout, &mut out) => {
@@ -144,15 +144,15 @@ impl Work {
                 }
                 exit = self.running.wait(), if ended.is_none() => {
                     let Exit { code, signal } = exit.unwrap_or(Exit { code: None, signal: None });
-                    ended = Some((TaskEnd::Exited { code, signal }, Instant::now() + DRAIN));
+                    ended = Some((TaskEnd::of_process(code, signal), Instant::now() + DRAIN));
                     continue;
                 }
                 () = sleep_until(partial), if self.log.held_since.is_some() => {
                     self.log.show_partial().await;
                     continue;
                 }
-                () = sleep_until(until) => TaskEnd::TimedOut,
-                () = stop.cancelled(), if ended.is_none() => TaskEnd::Stopped,
+                () = sleep_until(until) => TaskEnd::of(TaskOutcome::TimedOut),
+                () = stop.cancelled(), if ended.is_none() => TaskEnd::of(TaskOutcome::Stopped),
             };
             if ended.is_none() {
                 self.running.kill().await;
@@ -350,7 +350,7 @@ mod tests {
         for _ in 0..10 {
             log.push(Side::Out, "aé2345\n".as_bytes()).await;
         }
-        log.finish(TaskEnd::Exited { code: Some(3), signal: None }, None).await;
+        log.finish(TaskEnd::of_process(Some(3), None), None).await;
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(
             text,

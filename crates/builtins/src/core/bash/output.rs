@@ -328,6 +328,10 @@ mod tests {
         let ports = Ports { files, runner: absent.clone(), tasks: absent, clock: Arc::new(NoTime) };
         let cx = ToolCx::new(CxParts {
             call: CallId { turn: 0, index: 0 },
+            session: open_agent_model::SessionId::from_number(1),
+            run: None,
+            agent: open_agent_model::AgentId::main(),
+            parent: None,
             root: dir.path().to_owned(),
             state: Arc::default(),
             answers: Vec::new(),

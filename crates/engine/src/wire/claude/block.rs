@@ -76,7 +76,6 @@ pub(super) fn api_blocks(blocks: &[Block]) -> impl Iterator<Item = AnyBlock<'_>>
             Block::ToolUse(u) => ApiBlock::ToolUse { id: u.id.as_str(), name: &u.name, input: &u.input },
             Block::ToolResult(r) => api_result(&r.tool_use_id, &r.content, r.is_error),
             Block::Opaque { raw } => return Some(AnyBlock::Raw(raw)),
-            _ => return None,
         }))
     })
 }
@@ -95,6 +94,5 @@ fn api_part(part: &ResultBlock) -> Option<ApiBlock<'_>> {
         ResultBlock::Image { source } => ApiBlock::Image { source },
         ResultBlock::Document { source, title } => ApiBlock::Document { source, title: title.as_deref() },
         ResultBlock::Resource { uri, text } => ApiBlock::Resource { resource: Resource { uri, text } },
-        _ => return None,
     })
 }

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use open_agent_model::{Answer, Cost, Question, RawJson, RunId, SessionId, Task, TaskId, ToolUseId, Usage};
+use open_agent_model::{Answer, Cost, Question, QueueId, RawJson, RunId, SessionId, Task, TaskId, ToolUseId, Usage};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use uuid::Uuid;
@@ -61,6 +61,8 @@ pub(super) struct System<'a> {
     pub question: Option<&'a Question>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<&'a Answer>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub queue_ids: Vec<QueueId>,
     #[serde(flatten)]
     pub retry: Option<ApiRetry<'a>>,
     #[serde(flatten)]
@@ -78,7 +80,7 @@ pub(super) struct ApiRetry<'a> {
     pub max_retries: u32,
     pub retry_delay_ms: u64,
     pub error_status: Option<u16>,
-    pub error: &'a str,
+    pub error: String,
     /// Ours: the model that is asked next.
     pub model: &'a str,
 }
@@ -95,19 +97,20 @@ pub(super) struct Switched<'a> {
 pub(super) struct TaskFrame<'a> {
     pub task_id: &'a TaskId,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub task_type: Option<&'static str>,
+    pub task_type: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
-    pub output_file: &'a Path,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_file: Option<PathBuf>,
 }
 
 impl<'a> TaskFrame<'a> {
-    pub(super) fn new(task: &'a Task) -> Self {
-        let (task_id, output_file) = (&task.id, task.output_file.as_path());
+    pub(super) fn new(task: &'a Task, folder: Option<&Path>) -> Self {
+        let (task_id, output_file) = (&task.id, task.output.as_ref().map(|output| output.path(folder)));
         Self { task_id, task_type: None, description: None, status: None, summary: None, output_file }
     }
 }
@@ -124,6 +127,7 @@ impl System<'_> {
             ask_id: None,
             question: None,
             answer: None,
+            queue_ids: Vec::new(),
             retry: None,
             switched: None,
             task: None,
@@ -165,7 +169,7 @@ pub(super) struct Extra<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub error_kind: Option<&'static str>,
+    pub error_kind: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_status: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -8,10 +8,11 @@ mod stream;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::path::PathBuf;
 
 use open_agent_model::{
-    CallId, Cost, Decision, Layer, Message, ProviderErrorKind, RawJson, RunStatus, SessionId, StopReason,
-    Task, TaskEnd, TaskKind, Timestamp, ToolUseId, Usage,
+    CallId, Cost, Decision, Layer, Message, ProviderErrorKind, QueueId, RawJson, RunStatus, SessionId, StopReason,
+    Open, Task, TaskKind, TaskOutcome, Timestamp, ToolUseId, Usage,
 };
 use open_agent_session::Origin;
 use serde::Serialize;
@@ -45,6 +46,8 @@ pub struct ClaudeSetup {
     pub api_key_source: String,
     /// Our version.
     pub version: String,
+    /// The session's own folder, below which outputs of background work lie.
+    pub session_folder: Option<PathBuf>,
 }
 
 /// Turns the events of one session into frames.
@@ -128,6 +131,13 @@ impl ClaudeFrames {
                 if user.origin != Origin::Prompt {
                     self.synthetic(seq, &user.message, out);
                 }
+            }
+            AgentEvent::MessageQueued(queued) => self.queue_frame("message_queued", seq, vec![queued.id], out),
+            AgentEvent::MessagesDelivered(delivered) => {
+                self.queue_frame("messages_delivered", seq, delivered.ids.clone(), out);
+            }
+            AgentEvent::MessageUnqueued(unqueued) => {
+                self.queue_frame("message_unqueued", seq, vec![unqueued.id], out);
             }
             AgentEvent::QuestionAsked(asked) => {
                 let mut frame = self.system("question_asked", seq);
@@ -231,7 +241,7 @@ impl ClaudeFrames {
                 max_retries: retry.max_retries,
                 retry_delay_ms: retry.delay_ms,
                 error_status: error.and_then(|e| e.status),
-                error: error.map_or("", |e| e.kind.as_str()),
+                error: error.map_or_else(String::new, |e| e.kind.to_string()),
                 model: &retry.model,
             });
             return self.line(Detail::Messages, &frame, out);
@@ -262,8 +272,8 @@ impl ClaudeFrames {
             session_id: self.session.as_str(),
             uuid: self.ids.durable(event.seq.map_or(0, |seq| seq.0), u32::MAX),
             extra: frame::Extra {
-                error: Some(error_code(error.kind)),
-                error_kind: Some(error.kind.as_str()),
+                error: Some(error.kind.known().map_or("unknown", |kind| error_code(*kind))),
+                error_kind: Some(error.kind.to_string()),
                 error_status: error.status,
                 request_id: error.request_id.as_deref(),
                 aborted: false,
@@ -312,10 +322,10 @@ impl ClaudeFrames {
         let mut frame = self.system("permission_denied", event.seq.map_or(0, |seq| seq.0));
         frame.tool_name = Some(&ruled.tool);
         frame.tool_use_id = Some(&ruled.tool_use_id);
-        frame.decision_reason_type = Some(match ruled.ruling.layer {
-            Layer::Mode => "mode",
-            Layer::AllowedTools => "rule",
-            _ => "other",
+        frame.decision_reason_type = Some(match ruled.ruling.layer.known() {
+            Some(Layer::Mode) => "mode",
+            Some(Layer::AllowedTools) => "rule",
+            Some(Layer::Call) | None => "other",
         });
         frame.message = Some(&ruled.ruling.reason);
         self.line(Detail::Messages, &frame, out);
@@ -354,31 +364,37 @@ impl ClaudeFrames {
         self.line(Detail::Messages, &frame, out);
     }
 
+    fn queue_frame(&self, subtype: &'static str, seq: u64, ids: Vec<QueueId>, out: &mut Vec<u8>) {
+        let mut frame = self.system(subtype, seq);
+        frame.queue_ids = ids;
+        self.line(Detail::Messages, &frame, out);
+    }
+
     fn task_started(&self, seq: u64, task: &Task, out: &mut Vec<u8>) {
         let mut frame = self.system("task_started", seq);
         frame.tool_use_id = self.calls.get(&task.call).map(|seen| &seen.id);
         frame.task = Some(frame::TaskFrame {
-            task_type: Some(match task.kind {
-                TaskKind::Bash => "local_bash",
-                _ => task.kind.as_str(),
+            task_type: Some(match &task.kind {
+                Open::Known(TaskKind::Bash) => "local_bash",
+                Open::Unknown(word) => word,
             }),
             description: Some(&task.description),
-            ..frame::TaskFrame::new(task)
+            ..frame::TaskFrame::new(task, self.setup.session_folder.as_deref())
         });
         self.line(Detail::Messages, &frame, out);
     }
 
     fn task_ended(&self, seq: u64, ended: &TaskEnded, out: &mut Vec<u8>) {
         let mut frame = self.system("task_notification", seq);
-        let status = match ended.end {
-            end if end.is_success() => "completed",
-            TaskEnd::Stopped | TaskEnd::Lost => "stopped",
-            _ => "failed",
+        let status = match ended.end.outcome.known() {
+            Some(TaskOutcome::Completed) => "completed",
+            Some(TaskOutcome::Stopped | TaskOutcome::Lost) => "stopped",
+            Some(TaskOutcome::Failed | TaskOutcome::TimedOut) | None => "failed",
         };
         frame.task = Some(frame::TaskFrame {
             status: Some(status),
             summary: Some(format!("{} {}", ended.task.id, ended.end)),
-            ..frame::TaskFrame::new(&ended.task)
+            ..frame::TaskFrame::new(&ended.task, self.setup.session_folder.as_deref())
         });
         self.line(Detail::Messages, &frame, out);
     }

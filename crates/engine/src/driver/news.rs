@@ -1,0 +1,103 @@
+//! What happened beside the conversation since the last request: background work that began or ended, tools that came or
+//! went. It is written down before the next request, so that the model is told once.
+
+use std::sync::Arc;
+
+use open_agent_model::{Block, Message, MessageId, Role, TaskEnd, TaskOutcome, ToolSpec};
+use open_agent_session::{Notice, NoticeKind, SessionEntry, ToolsChanged};
+
+use super::Driver;
+use crate::machine::background_ended;
+
+impl Driver {
+    /// Returns entries for all news, in the order in which they are written.
+    pub(super) async fn news(&mut self) -> Vec<SessionEntry> {
+        if self.machine.prefix().is_none() {
+            // Its record is lost. Without it the model would have neither instructions nor tools.
+            return vec![SessionEntry::Prefix(Arc::new(self.rendered_prefix().await))];
+        }
+        let started = self.started_background();
+        // The log has to know of work before it can end. A paused answer has to end its request.
+        if !started.is_empty() || self.machine.resumes_pause() {
+            return started;
+        }
+        let mut entries = self.ended_background();
+        entries.extend(self.changed_tools());
+        entries
+    }
+
+    /// Returns entries for background work that the log does not know of.
+    pub(super) fn started_background(&self) -> Vec<SessionEntry> {
+        let all = self.host.ports.tasks.list().into_iter();
+        let new = all.filter(|status| self.machine.background_task(&status.task.id).is_none());
+        new.map(|status| SessionEntry::BackgroundStarted(status.task)).collect()
+    }
+
+    /// Returns entries for background work that has ended. Work that an earlier process had started is gone with that.
+    fn ended_background(&self) -> Vec<SessionEntry> {
+        let mut entries = Vec::new();
+        for task in self.machine.open_background() {
+            let end = match self.host.ports.tasks.find(&task.id) {
+                Some(status) => status.end,
+                None => Some(TaskEnd::of(TaskOutcome::Lost)),
+            };
+            if let Some(end) = end {
+                tracing::debug!(task = %task.id, %end, "background work is over");
+                let id = MessageId::from_number(self.host.ports.clock.new_id());
+                entries.push(background_ended(task, end, id, self.host.identity.folder.as_deref()));
+            }
+        }
+        entries
+    }
+
+    /// Returns the entries for tools that came or went since the prefix was written. The prefix itself stays as it is, so
+    /// that what the provider has cached stays valid.
+    fn changed_tools(&self) -> Vec<SessionEntry> {
+        let now = self.snapshot();
+        let offered = self.machine.offered_tools();
+        let is_new = |spec: &ToolSpec| !offered.contains(&spec.name);
+        let added: Vec<ToolSpec> = now.iter().map(|tool| tool.spec()).filter(|s| is_new(s)).cloned().collect();
+        let removed: Vec<String> = offered.iter().filter(|name| now.get(name).is_none()).cloned().collect();
+        if added.is_empty() && removed.is_empty() {
+            return Vec::new();
+        }
+        let text = tools_note(&added, &removed);
+        let id = MessageId::from_number(self.host.ports.clock.new_id());
+        let content = vec![Block::Text(format!("[This is no message of the user. {text}]"))];
+        let message = Arc::new(Message { id, role: Role::User, content, model: None });
+        vec![
+            SessionEntry::Noticed(Notice { kind: NoticeKind::ToolsChanged.into(), text }),
+            SessionEntry::ToolsChanged(ToolsChanged { added, removed, message }),
+        ]
+    }
+
+    /// Returns the notice, before the first command of a session, about variables that commands do not see.
+    pub(super) fn variables_notice(&self) -> Option<SessionEntry> {
+        let removed = self.host.ports.runner.removed();
+        if removed.is_empty() {
+            return None;
+        }
+        let text = format!("commands do not see these variables: {}", removed.join(", "));
+        let notice = Notice { kind: NoticeKind::VariablesRemoved.into(), text };
+        if self.machine.is_noticed(&notice) {
+            return None;
+        }
+        tracing::info!("{}", notice.text);
+        Some(SessionEntry::Noticed(notice))
+    }
+}
+
+fn tools_note(added: &[ToolSpec], removed: &[String]) -> String {
+    let mut parts = Vec::new();
+    if !added.is_empty() {
+        let each: Vec<String> = added
+            .iter()
+            .map(|spec| format!("{}: {} Its input: {}", spec.name, spec.description, spec.input_schema.get()))
+            .collect();
+        parts.push(format!("These tools were added: {}", each.join("; ")));
+    }
+    if !removed.is_empty() {
+        parts.push(format!("These tools were removed and cannot be called any more: {}.", removed.join(", ")));
+    }
+    parts.join(" ")
+}
