@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, ValueEnum};
-use open_agent::{Cost, Effort, PermissionMode, ThinkingMode};
+use open_agent::{BudgetScope, Cost, Effort, PermissionMode, ThinkingMode};
 
 use crate::commands::Command;
 use crate::exit::{Exit, say};
@@ -80,9 +80,14 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N", value_parser = turns, allow_hyphen_values = true)]
     pub max_turns: Option<u32>,
 
-    /// Stop before this is spent
+    /// Spend at most this much on model requests, in dollars; what is counted says --budget-scope
     #[arg(long, value_name = "USD", value_parser = budget, allow_hyphen_values = true)]
     pub max_budget_usd: Option<Cost>,
+
+    /// What --max-budget-usd covers: agent (all requests of this agent since it was started; the default) or session (also
+    /// what its session had cost before)
+    #[arg(long, value_name = "SCOPE", value_parser = read::<BudgetScope>, requires = "max_budget_usd")]
+    pub budget_scope: Option<BudgetScope>,
 
     /// Instructions instead of the default ones
     #[arg(long, value_name = "TEXT")]

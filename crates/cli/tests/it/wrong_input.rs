@@ -15,7 +15,7 @@ fn wrong_usage_is_exit_2_with_a_way_out() {
         (&["-p", "Go", "--model", ""], "error: the model name is empty: give one with `--model NAME`"),
         (
             &["-p", "Go", "--model", "qwen3-max", "--provider", "openai", "--max-budget-usd", "1"],
-            "error: max_budget_usd needs the price of qwen3-max, which is not known",
+            "error: a budget needs the price of qwen3-max, which is not known",
         ),
         (
             &["-p", "Go", "--max-budget-usd", "0"],

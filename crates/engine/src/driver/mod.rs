@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use open_agent_model::{
-    Answer, AskId, Block, CallId, Change, Message, MessageId, Prefix, Role, RunId, SessionId, Timestamp,
+    Answer, AskId, Block, CallId, Change, Cost, Message, MessageId, Prefix, Role, RunId, SessionId, Timestamp,
 };
 use open_agent_session::{
     Durability, ModelSettings, Origin, RunStarted, SessionEntry, SessionWriter, UserMessage,
@@ -18,10 +18,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::event::{envelope, event_of, turn_of};
-use crate::{EngineError, EventSink, Host, Machine, RunSpec, Step};
+use crate::{EngineError, EventSink, Host, Machine, RunSpec, Step, logged_cost};
 
 mod bound;
 mod model;
+mod reserve;
 mod tasks;
 mod tell;
 mod tokens;
@@ -79,10 +80,8 @@ impl Driver {
         for record in &records {
             machine.apply(record);
         }
-        if let Some(run) = machine.run().filter(|r| r.ended.is_none()) {
-            // A run that is taken up again has spent this much of its budget.
-            host.budget.at_least(run.totals.cost.unwrap_or_default());
-        }
+        let price_of = |model: &str| host.catalogue.find(model).and_then(|m| m.price);
+        host.budget.open_session(logged_cost(records.iter().map(|r| &r.entry), price_of));
         Ok(Self {
             host,
             writer,
@@ -107,6 +106,12 @@ impl Driver {
     #[must_use]
     pub fn machine(&self) -> &Machine {
         &self.machine
+    }
+
+    /// What the session had cost before this driver's agent opened it.
+    #[must_use]
+    pub fn spent_before(&self) -> Cost {
+        self.host.budget.spent_before()
     }
 
     /// Sends events there from now on.

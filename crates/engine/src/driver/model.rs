@@ -38,25 +38,33 @@ impl Driver {
             let error = ProviderError::new(ProviderErrorKind::InvalidRequest, text);
             return self.failed(&model, Some(error), Vec::new(), Spent::nothing()).await;
         }
-        let price = host.catalogue.find(&model).and_then(|m| m.price);
+        let fitted = self.new_notices(NoticeKind::RequestFitted, host.provider.notes(&request));
+        if !fitted.is_empty() {
+            // Told before the request is made; then the same step comes again.
+            return self.record(fitted, Durability::Written).await;
+        }
         // The vendor's count of the last request is a bound from below: conversations grow.
         let sent = estimate(&request);
         let estimate = sent.max(self.machine.context_tokens());
-        let reservation = match host.budget.reserve(price.as_ref(), estimate, request.options.max_tokens) {
-            Ok(reservation) => reservation,
-            Err(exceeded) => {
+        let reservation = match self.reserve(&request, estimate).await {
+            // The run was interrupted or its settings were changed, which comes first.
+            None => return Ok(()),
+            Some(Ok(reservation)) => reservation,
+            Some(Err(exceeded)) => {
                 let stop = self.machine.run().and_then(|r| r.stop.clone());
                 let errors = vec![exceeded.to_string()];
                 let ended = RunEnded { status: RunStatus::ErrorMaxBudgetUsd, stop, errors };
                 return self.record(vec![SessionEntry::RunEnded(ended)], Durability::Written).await;
             }
         };
-        request.options.max_tokens = reservation.max_tokens;
-        let fitted = self.new_notices(NoticeKind::RequestFitted, host.provider.notes(&request));
-        if !fitted.is_empty() {
-            drop(reservation);
-            // Told before the request is made; then the same step comes again.
-            return self.record(fitted, Durability::Written).await;
+        if reservation.max_tokens() < request.options.max_tokens {
+            request.options.max_tokens = reservation.max_tokens();
+            let fitted = self.new_notices(NoticeKind::RequestFitted, host.provider.notes(&request));
+            if !fitted.is_empty() {
+                // Nobody must wait for this reservation while a slow reader of events holds up the record.
+                drop(reservation);
+                return self.record(fitted, Durability::Written).await;
+            }
         }
         tracing::debug!(%model, messages = request.messages.len(), about_tokens = estimate, "a request");
 
@@ -81,7 +89,7 @@ impl Driver {
             }
             _ => self.cost_of(&model, &assembler.usage().total()),
         };
-        reservation.settle(cost);
+        host.budget.settle(reservation, cost);
         let spent = Spent { usage: assembler.usage().total(), cost, api_ms };
         match answered {
             None => self.failed(&model, None, assembler.partial(), spent).await,
