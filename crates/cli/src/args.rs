@@ -80,12 +80,13 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N", value_parser = turns, allow_hyphen_values = true)]
     pub max_turns: Option<u32>,
 
-    /// Spend at most this much on model requests, in dollars; what is counted says --budget-scope
+    /// Spend at most this many dollars on model requests: on all that this agent makes, retries and a fallback model
+    /// included. See --budget-scope
     #[arg(long, value_name = "USD", value_parser = budget, allow_hyphen_values = true)]
     pub max_budget_usd: Option<Cost>,
 
-    /// What --max-budget-usd covers: agent (all requests of this agent since it was started; the default) or session (also
-    /// what its session had cost before)
+    /// What --max-budget-usd covers: agent (all requests since this agent was started; the default) or session (also what
+    /// its session had cost before)
     #[arg(long, value_name = "SCOPE", value_parser = read::<BudgetScope>, requires = "max_budget_usd")]
     pub budget_scope: Option<BudgetScope>,
 
@@ -354,6 +355,16 @@ mod tests {
         ] {
             let text = refused(&[flag, value]).to_string();
             assert!(text.contains(flag) && text.contains("above 0"), "{flag} {value}: {text}");
+        }
+    }
+
+    #[test]
+    fn help_says_what_a_budget_covers() {
+        let help = crate::command().render_long_help().to_string();
+        for text in
+            ["all that this agent makes, retries and a fallback model", "session (also what its session had"]
+        {
+            assert!(help.contains(text), "{help}");
         }
     }
 

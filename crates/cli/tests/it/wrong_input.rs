@@ -22,6 +22,14 @@ fn wrong_usage_is_exit_2_with_a_way_out() {
             "error: invalid value '0' for '--max-budget-usd <USD>': give an amount in dollars above 0",
         ),
         (
+            &["-p", "Go", "--max-budget-usd", "1", "--budget-scope", "month"],
+            "error: invalid value 'month' for '--budget-scope <SCOPE>': \"month\" is not a budget scope: use agent or session",
+        ),
+        (
+            &["-p", "Go", "--budget-scope", "session"],
+            "error: the following required arguments were not provided:\n  --max-budget-usd <USD>",
+        ),
+        (
             &["-p", "Go", "--max-turns", "-3"],
             "error: invalid value '-3' for '--max-turns <N>': give a whole number above 0",
         ),

@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod agent;
+mod budget;
 mod examples;
 mod options;
 mod peer_llama;
