@@ -236,13 +236,18 @@ async fn waiting_world() -> (World, Arc<Budget>, open_agent_engine::Reservation)
     (world, shared, other)
 }
 
-/// Polls a future until it waits for somebody else; it must not end.
-async fn until_it_waits<F: Future>(future: std::pin::Pin<&mut F>) {
+/// The output of a future that ends, or `None` of one that waits for somebody else. Nothing here needs a thread or a clock,
+/// so a few polls are enough.
+async fn now<F: Future>(future: std::pin::Pin<&mut F>) -> Option<F::Output> {
     tokio::select! {
         biased;
-        _ = future => panic!("it does not wait"),
-        () = async { for _ in 0..20 { tokio::task::yield_now().await } } => {}
+        output = future => Some(output),
+        () = async { for _ in 0..100 { tokio::task::yield_now().await } } => None,
     }
+}
+
+async fn until_it_waits<F: Future>(future: std::pin::Pin<&mut F>) {
+    assert!(now(future).await.is_none(), "it does not wait");
 }
 
 #[tokio::test]
@@ -255,7 +260,7 @@ async fn a_request_waits_for_its_turn_and_is_not_cut() {
         until_it_waits(run.as_mut()).await;
         assert!(world.model.requests().is_empty());
         other.settle(Some(usd("0.05")));
-        run.await.unwrap();
+        now(run.as_mut()).await.expect("it still waits").unwrap();
     }
     assert_eq!(status(driver.machine().run().unwrap()), RunStatus::Success);
     assert_eq!(world.model.requests()[0].options.max_tokens, 16_384);
@@ -274,7 +279,7 @@ async fn an_interrupt_ends_the_wait_and_makes_no_request() {
         let mut run = std::pin::pin!(driver.run());
         until_it_waits(run.as_mut()).await;
         cancel.cancel();
-        run.await.unwrap();
+        now(run.as_mut()).await.expect("it still waits").unwrap();
     }
     let run = driver.machine().run().unwrap();
     assert_eq!((status(run), run.totals.requests), (RunStatus::Cancelled, 0));
@@ -309,7 +314,7 @@ async fn a_cheaper_model_that_is_switched_to_while_the_request_waits_is_asked_at
         sender.send(settings("claude-sonnet-4-6")).unwrap();
         until_it_waits(run.as_mut()).await;
         sender.send(settings("claude-haiku-4-5")).unwrap();
-        run.await.unwrap();
+        now(run.as_mut()).await.expect("it still waits").unwrap();
     }
     assert_eq!(&*world.model.requests()[0].model, "claude-haiku-4-5");
 }

@@ -153,6 +153,22 @@ fn the_output_limit_is_lowered_once_nothing_else_is_reserved() {
     assert_eq!(large.woken().unwrap().max_tokens(), 45);
 }
 
+/// A reservation that is smaller than the price of a token counts as well: it could free what a further token costs.
+#[test]
+fn the_output_limit_is_not_lowered_beside_a_tiny_reservation() {
+    let budget = budget(35);
+    let tiny = now(&budget, 2, 3).unwrap();
+    let price = Price { output: Cost(10_000_000), ..PRICE };
+    let mut large = {
+        let budget = Arc::clone(&budget);
+        Box::pin(async move { budget.reserve(Some(&price), 0, 10).await.map(|r| r.max_tokens()) })
+    };
+    let cx = &mut Context::from_waker(Waker::noop());
+    assert!(large.as_mut().poll(cx).is_pending(), "3 tokens would fit");
+    tiny.settle(Some(Cost(6)));
+    assert!(matches!(large.as_mut().poll(cx), Poll::Ready(Ok(2))));
+}
+
 #[test]
 fn a_request_that_cannot_fit_any_more_is_refused_at_once() {
     let budget = budget(100);

@@ -79,7 +79,8 @@ async fn fifty_agents(limit: Cost, max_tokens: u64) -> (Arc<Budget>, Vec<QueryRe
         Slow { model: Scripted::responding(answer), budget: Arc::clone(&budget), seen: Arc::clone(&seen) };
     let builder = builder(provider).budget(Arc::clone(&budget)).configure(|o| {
         o.max_tokens = Some(max_tokens);
-        o.max_turns = None;
+        // Far more than the money pays for, so that a budget that does not hold is seen as that.
+        o.max_turns = Some(50);
     });
     let agents: Vec<Agent> = (0..50).map(|_| builder.clone().build().unwrap()).collect();
     let runs: Vec<_> = agents
