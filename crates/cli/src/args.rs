@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, ValueEnum};
-use open_agent::{Cost, Effort, PermissionMode, ThinkingMode};
+use open_agent::{BudgetScope, Cost, Effort, PermissionMode, ThinkingMode};
 
 use crate::commands::Command;
 use crate::exit::{Exit, say};
@@ -80,9 +80,15 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N", value_parser = turns, allow_hyphen_values = true)]
     pub max_turns: Option<u32>,
 
-    /// Stop before this is spent
+    /// Spend at most this many dollars on model requests: on all that this agent makes, retries and a fallback model
+    /// included. See --budget-scope
     #[arg(long, value_name = "USD", value_parser = budget, allow_hyphen_values = true)]
     pub max_budget_usd: Option<Cost>,
+
+    /// What --max-budget-usd covers: agent (all requests since this agent was started; the default) or session (also what
+    /// its session had cost before)
+    #[arg(long, value_name = "SCOPE", value_parser = read::<BudgetScope>, requires = "max_budget_usd")]
+    pub budget_scope: Option<BudgetScope>,
 
     /// Instructions instead of the default ones
     #[arg(long, value_name = "TEXT")]
@@ -349,6 +355,16 @@ mod tests {
         ] {
             let text = refused(&[flag, value]).to_string();
             assert!(text.contains(flag) && text.contains("above 0"), "{flag} {value}: {text}");
+        }
+    }
+
+    #[test]
+    fn help_says_what_a_budget_covers() {
+        let help = crate::command().render_long_help().to_string();
+        for text in
+            ["all that this agent makes, retries and a fallback model", "session (also what its session had"]
+        {
+            assert!(help.contains(text), "{help}");
         }
     }
 

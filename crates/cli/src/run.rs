@@ -83,6 +83,7 @@ fn options(args: &RunArgs) -> Result<AgentOptions> {
     options.base_url.clone_from(&args.base_url);
     options.max_turns = args.max_turns;
     options.max_budget_usd = args.max_budget_usd;
+    options.budget_scope = args.budget_scope.unwrap_or_default();
     options.system_prompt = match &args.system_prompt_file {
         None => args.system_prompt.clone(),
         Some(path) => Some(prompt::read_file("--system-prompt-file", path)?),

@@ -10,7 +10,7 @@ use open_agent_policy::Gate;
 use open_agent_session::{ModelSettings, Owner, RunLimits, SessionStore, StoreError};
 use open_agent_tool::{Ports, ToolSource};
 
-use crate::{Budget, RetryConfig};
+use crate::{AgentBudget, RetryConfig};
 
 /// Everything that does not change during an agent's life. Shared by all its runs.
 pub struct Host {
@@ -28,8 +28,8 @@ pub struct Host {
     pub sections: Vec<Arc<dyn SectionSource>>,
     /// What is known about models.
     pub catalogue: Catalogue,
-    /// What may be spent.
-    pub budget: Budget,
+    /// What may be spent, and what the session had cost before.
+    pub budget: Arc<AgentBudget>,
     /// Who claims sessions.
     pub owner: Owner,
     /// Whose session it is, and of which project.

@@ -17,7 +17,7 @@ mod tasks;
 mod totals;
 pub mod wire;
 
-pub use budget::{Budget, BudgetExceeded, Reservation};
+pub use budget::{AgentBudget, Budget, BudgetError, BudgetExceeded, BudgetScope, Reservation, logged_cost};
 pub use clock::SystemClock;
 pub use command::{Command, Inbox, Mailbox, Receipt, mailbox};
 pub use driver::{Driver, Progress, TokenCount};

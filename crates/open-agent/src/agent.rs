@@ -10,8 +10,8 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 use open_agent_engine::{
-    Command, Driver, EngineError, Envelope, EventSink, EventStream, Inbox, Mailbox, Receipt, RunSpec, TokenCount,
-    mailbox,
+    Budget, Command, Driver, EngineError, Envelope, EventSink, EventStream, Inbox, Mailbox, Receipt, RunSpec,
+    TokenCount, mailbox,
 };
 use open_agent_model::{Answer, AskId, Block, Effort, QueueId, Seq, SessionId, TaskId, ThinkingMode};
 use open_agent_session::{ModelSettings, RunLimits, StoreError};
@@ -111,6 +111,13 @@ impl Agent {
     #[must_use]
     pub fn key_source(&self) -> &'static str {
         self.inner.wiring.key_source
+    }
+
+    /// The agent's own budget. It counts what this agent spends, also if it has no limit; with
+    /// [`AgentBuilder::budget`] it is a child of the shared one. It can be the parent of further budgets.
+    #[must_use]
+    pub fn budget(&self) -> &Arc<Budget> {
+        self.inner.wiring.budget.node()
     }
 
     /// Asks, and waits for the end. Dropping the future interrupts the run. Not to be awaited in one of the agent's own

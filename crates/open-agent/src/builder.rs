@@ -4,7 +4,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use open_agent_engine::{Budget, FixedSection, Host, Identity, SectionSource, Surroundings, SystemClock, TaskSet};
+use open_agent_engine::{
+    AgentBudget, Budget, BudgetScope, FixedSection, Host, Identity, SectionSource, Surroundings, SystemClock,
+    TaskSet,
+};
 use open_agent_model::{
     AgentId, Catalogue, Cost, Effort, Env, ModelInfo, PermissionMode, Provider, RequestOptions, SessionId,
     is_legal_name,
@@ -29,6 +32,7 @@ pub struct AgentBuilder {
     custom_tools: Vec<Arc<dyn DynTool>>,
     sources: Vec<Arc<dyn ToolSource>>,
     shared: SharedProviders,
+    shared_budget: Option<Arc<Budget>>,
 }
 
 /// Everything that an agent is made of, checked.
@@ -42,6 +46,7 @@ pub(crate) struct Wiring {
     provider: Arc<dyn Provider>,
     store: Option<Arc<dyn SessionStore>>,
     tools: Vec<Arc<dyn ToolSource>>,
+    pub budget: Arc<AgentBudget>,
 }
 
 /// What an agent has once it was first asked.
@@ -101,6 +106,7 @@ impl AgentBuilder {
             custom_tools: Vec::new(),
             sources: Vec::new(),
             shared: SharedProviders::default(),
+            shared_budget: None,
         }
     }
 
@@ -142,10 +148,55 @@ impl AgentBuilder {
         self.configure(|o| o.max_turns = Some(turns))
     }
 
-    /// The most that all runs of the agent may cost.
+    /// Limits what the agent may spend during its life: on all requests of all its prompts since it was built. See
+    /// [`AgentOptions::max_budget_usd`] for what exactly is counted.
+    ///
+    /// Each agent that is built from a clone of this builder has the whole limit for itself. To share one limit between
+    /// agents, use [`AgentBuilder::budget`].
     #[must_use]
     pub fn max_budget_usd(self, limit: Cost) -> Self {
         self.configure(|o| o.max_budget_usd = Some(limit))
+    }
+
+    /// Decides what [`AgentBuilder::max_budget_usd`] covers: what this agent spends, or all that its session has cost.
+    #[must_use]
+    pub fn budget_scope(self, scope: BudgetScope) -> Self {
+        self.configure(|o| o.budget_scope = scope)
+    }
+
+    /// Lets the agent spend from a budget that it shares with other agents. Together they stay within its limit.
+    ///
+    /// Each request reserves its estimated cost before it is sent; one that does not fit only because of what others have
+    /// reserved waits for its turn, first come first served. When the money has come to its end, runs end with
+    /// [`RunStatus::ErrorMaxBudgetUsd`](crate::RunStatus::ErrorMaxBudgetUsd). How many requests can run at once depends on
+    /// `max_tokens`: see [`Budget`].
+    ///
+    /// With [`AgentBuilder::max_budget_usd`] the agent has a limit of its own within the shared one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use open_agent::testing::{Reply, Scripted};
+    /// use open_agent::{Agent, Budget, Cost};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limit = Cost::from_usd("0.50").ok_or("not an amount")?;
+    /// let budget = Arc::new(Budget::new(limit));
+    /// let builder = Agent::builder()
+    ///     .provider(Scripted::responding(|_| Reply::text("ok").usage(1_000, 100)))
+    ///     .configure(|o| o.persist_session = false)
+    ///     .budget(Arc::clone(&budget));
+    /// let (one, two) = (builder.clone().build()?, builder.build()?);
+    /// let (a, b) = tokio::join!(one.prompt("Hello"), two.prompt("Hello"));
+    /// assert!(a?.is_success() && b?.is_success());
+    /// assert_eq!(budget.spent(), one.budget().spent().plus(two.budget().spent()));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn budget(mut self, budget: Arc<Budget>) -> Self {
+        self.shared_budget = Some(budget);
+        self
     }
 
     /// How much work the model puts into an answer.
@@ -232,7 +283,9 @@ impl AgentBuilder {
         let model: Arc<str> = model;
         let asked = std::iter::once(&*model).chain(self.options.fallback_model.as_deref());
         let unpriced = asked.into_iter().find(|m| self.catalogue.find(m).and_then(|m| m.price).is_none());
-        if let (Some(_), Some(model)) = (self.options.max_budget_usd, unpriced) {
+        let (limit, scope) = (self.options.max_budget_usd, self.options.budget_scope);
+        let budget = AgentBudget::new(self.shared_budget.as_ref(), limit, scope);
+        if let (true, Some(model)) = (budget.node().is_limited(), unpriced) {
             return Err(ConfigError::NoPrice { model: model.to_owned() });
         }
         let all = ToolSet::new(open_agent_builtins::core_tools().into_iter().chain(self.custom_tools));
@@ -250,6 +303,7 @@ impl AgentBuilder {
             key_source,
             store: self.store,
             tools,
+            budget: Arc::new(budget),
         }))
     }
 }
@@ -295,7 +349,7 @@ impl Wiring {
         }
         let model = self.catalogue.resolve(name);
         let price = self.catalogue.find(model).and_then(|m| m.price);
-        if self.options.max_budget_usd.is_some() && price.is_none() {
+        if self.budget.node().is_limited() && price.is_none() {
             return Err(ConfigError::NoPrice { model: model.to_owned() });
         }
         Ok(model.into())
@@ -366,7 +420,7 @@ impl Wiring {
             ports,
             sections: self.sections(root.clone()),
             catalogue: self.catalogue.clone(),
-            budget: Budget::new(self.options.max_budget_usd),
+            budget: Arc::clone(&self.budget),
             owner: Owner(format!("process {}", std::process::id())),
             identity: Identity {
                 agent: AgentId::main(),

@@ -60,12 +60,18 @@ pub enum ConfigError {
     },
     /// A limit on spending is of no use without a price.
     #[error(
-        "max_budget_usd needs the price of {model}, which is not known: register it with `register_model` (in the library), or leave the budget out"
+        "a budget needs the price of {model}, which is not known: register it with `register_model` (in the library), or leave the budget out"
     )]
     NoPrice {
         /// The model.
         model: String,
     },
+    /// `budget_scope` is `session` and there is no limit that it could apply to. A shared budget is none: it covers only
+    /// what is spent through it.
+    #[error(
+        "budget_scope is session, but there is no max_budget_usd that it applies to: set one, or leave it out"
+    )]
+    ScopeWithoutBudget,
     /// A list names a tool that does not exist.
     #[error("there is no tool {name:?}: there are {known}")]
     NoTool {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use open_agent_engine::RetryConfig;
+use open_agent_engine::{BudgetScope, RetryConfig};
 use open_agent_model::{Cost, Effort, PermissionMode, Secret, SessionId, ThinkingMode, ToolChoice};
 use open_agent_session::ToolScheduling;
 use serde::{Deserialize, Serialize};
@@ -56,8 +56,19 @@ pub struct AgentOptions {
     pub max_turns: Option<u32>,
     /// The most requests of a run.
     pub max_model_calls: u32,
-    /// The most that all runs of the agent may cost.
+    /// The most that the agent may spend during its life; `None` = no limit.
+    ///
+    /// Counted is the cost of every model request that this agent makes, from when it was built: those of all its prompts,
+    /// failed and interrupted ones, retries, and requests to the fallback model. Clones of an agent are the same
+    /// agent. Not counted is what the session had cost before the agent opened it (see
+    /// [`QueryResult::spent_before`](crate::QueryResult::spent_before)), unless `budget_scope` says so.
+    ///
+    /// A request that could pass the limit is not sent. It needs the prices of all models that the agent asks. A provider
+    /// that bills more than was estimated can make the last request pass the limit: see [`Budget`](crate::Budget).
     pub max_budget_usd: Option<Cost>,
+    /// What `max_budget_usd` covers: the requests of this agent (the default), or all that its session has cost by its log,
+    /// with earlier agents and processes. An agent that resumes a run after a crash starts from zero with the default.
+    pub budget_scope: BudgetScope,
     /// Tools by name, of those there are; `None` = all.
     pub tools: Option<Vec<String>>,
     /// Tools that are taken away, by name.
@@ -101,6 +112,7 @@ impl Default for AgentOptions {
             max_turns: Some(10),
             max_model_calls: 500,
             max_budget_usd: None,
+            budget_scope: BudgetScope::Agent,
             tools: None,
             disallowed_tools: Vec::new(),
             allowed_tools: Vec::new(),
@@ -126,6 +138,9 @@ impl AgentOptions {
         }
         if self.temperature.is_some_and(|t| !(0.0..=2.0).contains(&t)) {
             return Err(ConfigError::Temperature);
+        }
+        if self.budget_scope == BudgetScope::Session && self.max_budget_usd.is_none() {
+            return Err(ConfigError::ScopeWithoutBudget);
         }
         let positive = [
             ("max_turns", self.max_turns == Some(0)),

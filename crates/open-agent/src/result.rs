@@ -27,7 +27,11 @@ pub struct QueryResult {
     pub usage: Usage,
     /// Cost of all requests; `None` if a price is not known.
     pub cost: Option<Cost>,
-    /// The same for each model.
+    /// What the session had cost before this agent opened it: all requests in its log that this agent did not make, at the
+    /// latest time it opened the session. 0 for a new session. It counts against `max_budget_usd` only with
+    /// [`BudgetScope::Session`](crate::BudgetScope::Session).
+    pub spent_before: Cost,
+    /// The same as `cost` for each model.
     pub cost_by_model: Vec<ModelCost>,
     /// Milliseconds from the prompt to the end.
     pub duration_ms: u64,
@@ -92,6 +96,7 @@ impl QueryResult {
             model_calls: run.map_or(0, |r| r.totals.requests),
             usage: run.map(|r| r.totals.usage).unwrap_or_default(),
             cost: run.and_then(|r| r.totals.cost),
+            spent_before: driver.spent_before(),
             cost_by_model: run.map(cost_by_model).unwrap_or_default(),
             duration_ms: run
                 .map_or(0, |r| u64::try_from(r.last_at.0.saturating_sub(r.at.0)).unwrap_or_default()),

@@ -80,6 +80,12 @@ const ROWS: &[Row] = &[
     row("base_url", &["--base-url", "{url}/elsewhere"], |s| s.path.starts_with("/elsewhere/")),
     row("max_turns", &["--max-turns", "1"], |s| s.requests == 1 && s.out.code() == 1),
     row("max_budget_usd", &["--max-budget-usd", "0.000001"], |s| s.requests == 0 && s.out.code() == 1),
+    Row {
+        flag: "budget_scope",
+        always: &["Go", "--max-budget-usd", "0.000001"],
+        set: &["--budget-scope", "session"],
+        differs: |s| s.out.stderr.contains("$0.000000 so far in this session,"),
+    },
     row("system_prompt", &["--system-prompt", "Be odd."], |s| {
         system(s).contains("Be odd.") && !system(s).contains("You are an agent")
     }),

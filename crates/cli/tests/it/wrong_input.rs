@@ -15,11 +15,19 @@ fn wrong_usage_is_exit_2_with_a_way_out() {
         (&["-p", "Go", "--model", ""], "error: the model name is empty: give one with `--model NAME`"),
         (
             &["-p", "Go", "--model", "qwen3-max", "--provider", "openai", "--max-budget-usd", "1"],
-            "error: max_budget_usd needs the price of qwen3-max, which is not known",
+            "error: a budget needs the price of qwen3-max, which is not known",
         ),
         (
             &["-p", "Go", "--max-budget-usd", "0"],
             "error: invalid value '0' for '--max-budget-usd <USD>': give an amount in dollars above 0",
+        ),
+        (
+            &["-p", "Go", "--max-budget-usd", "1", "--budget-scope", "month"],
+            "error: invalid value 'month' for '--budget-scope <SCOPE>': \"month\" is not a budget scope: use agent or session",
+        ),
+        (
+            &["-p", "Go", "--budget-scope", "session"],
+            "error: the following required arguments were not provided:\n  --max-budget-usd <USD>",
         ),
         (
             &["-p", "Go", "--max-turns", "-3"],

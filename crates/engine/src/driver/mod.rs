@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use open_agent_model::{
-    Answer, AskId, Block, CallId, Change, Message, MessageId, Prefix, QueueId, Role, RunId, SessionId, Timestamp,
+    Answer, AskId, Block, CallId, Change, Cost, Message, MessageId, Prefix, QueueId, Role, RunId, SessionId,
+    Timestamp,
 };
 use open_agent_session::{
     Durability, Log, ModelSettings, Moved, Notice, NoticeKind, Origin, RunStarted, SessionEntry, SessionStarted,
@@ -19,12 +20,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::command::Letter;
 use crate::event::{EventPlace, envelope, event_of, turn_of};
-use crate::{EngineError, EventSink, Host, Identity, Inbox, Machine, RunSpec, Step};
+use crate::{EngineError, EventSink, Host, Identity, Inbox, Machine, RunSpec, Step, logged_cost};
 
 mod bound;
 mod commands;
 mod model;
 mod news;
+mod reserve;
 mod tell;
 mod tokens;
 mod tools;
@@ -97,10 +99,8 @@ impl Driver {
         for record in &log.records {
             machine.apply(record);
         }
-        if let Some(run) = machine.run().filter(|r| r.ended.is_none()) {
-            // A run that is taken up again has spent this much of its budget.
-            host.budget.at_least(run.totals.cost.unwrap_or_default());
-        }
+        let price_of = |model: &str| host.catalogue.find(model).and_then(|m| m.price);
+        host.budget.open_session(logged_cost(log.records.iter().map(|r| &r.entry), price_of));
         let mut driver = Self {
             host,
             writer,
@@ -158,6 +158,12 @@ impl Driver {
     #[must_use]
     pub fn machine(&self) -> &Machine {
         &self.machine
+    }
+
+    /// What the session had cost before this driver's agent opened it.
+    #[must_use]
+    pub fn spent_before(&self) -> Cost {
+        self.host.budget.spent_before()
     }
 
     /// Sends events there from now on.

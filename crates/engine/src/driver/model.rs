@@ -35,23 +35,31 @@ impl Driver {
             let error = ProviderError::new(ProviderErrorKind::InvalidRequest, text);
             return self.failed(&model, Some(error), Vec::new(), Spent::nothing()).await;
         }
-        let price = host.catalogue.find(&model).and_then(|m| m.price);
+        let fitted = self.new_notices(NoticeKind::RequestFitted, host.provider.notes(&request));
+        if !fitted.is_empty() {
+            // Told before the request is made; then the same step comes again.
+            return self.record(fitted, Durability::Written).await;
+        }
         // The vendor's count of the last request is a bound from below: conversations grow.
         let sent = estimate(&request);
         let estimate = sent.max(self.machine.context_tokens());
-        let reservation = match host.budget.reserve(price.as_ref(), estimate, request.options.max_tokens) {
-            Ok(reservation) => reservation,
-            Err(exceeded) => {
+        let reservation = match self.reserve(&request, estimate).await? {
+            // The run was interrupted or its settings were changed, which comes first.
+            None => return Ok(()),
+            Some(Ok(reservation)) => reservation,
+            Some(Err(exceeded)) => {
                 let entries = self.machine.over_budget(exceeded.to_string());
                 return self.record(entries, Durability::Written).await;
             }
         };
-        request.options.max_tokens = reservation.max_tokens;
-        let fitted = self.new_notices(NoticeKind::RequestFitted, host.provider.notes(&request));
-        if !fitted.is_empty() {
-            drop(reservation);
-            // Told before the request is made; then the same step comes again.
-            return self.record(fitted, Durability::Written).await;
+        if reservation.max_tokens() < request.options.max_tokens {
+            request.options.max_tokens = reservation.max_tokens();
+            let fitted = self.new_notices(NoticeKind::RequestFitted, host.provider.notes(&request));
+            if !fitted.is_empty() {
+                // Nobody must wait for this reservation while a slow reader of events holds up the record.
+                drop(reservation);
+                return self.record(fitted, Durability::Written).await;
+            }
         }
         tracing::debug!(%model, messages = request.messages.len(), about_tokens = estimate, "a request");
 
@@ -84,7 +92,7 @@ impl Driver {
             }
             _ => self.cost_of(&model, &assembler.usage().total()),
         };
-        reservation.settle(cost);
+        host.budget.settle(reservation, cost);
         let usage = assembler.usage().total();
         let is_counted = usage != Usage::default() || cost == Some(Cost(0));
         let source = if is_counted { CostSource::Computed } else { CostSource::Estimated };

@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod budget;
+mod budget_tree;
 mod claude;
 mod crash;
 mod laws;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use open_agent_engine::{
-    Budget, Driver, Envelope, EventSink, EventStream, FixedSection, Host, Identity, Progress, RetryConfig, RunFold,
-    RunSpec, SystemClock, TaskSet,
+    AgentBudget, BudgetScope, Driver, Envelope, EventSink, EventStream, FixedSection, Host, Identity, Progress,
+    RetryConfig, RunFold, RunSpec, SystemClock, TaskSet,
 };
 use open_agent_model::scripted::Scripted;
 use open_agent_model::{
@@ -163,7 +163,7 @@ pub(crate) struct World {
 pub(crate) struct Options {
     pub store: Arc<dyn SessionStore>,
     pub policy: Policy,
-    pub budget: Budget,
+    pub budget: AgentBudget,
     pub extra: Vec<Arc<dyn ToolSource>>,
     pub request: RequestOptions,
     pub clock: Arc<dyn Clock>,
@@ -176,7 +176,7 @@ impl Default for Options {
         Self {
             store: Arc::new(MemoryStore::new()),
             policy: Policy { mode: PermissionMode::BypassPermissions, ..Policy::default() },
-            budget: Budget::new(None),
+            budget: AgentBudget::new(None, None, BudgetScope::Agent),
             extra: Vec::new(),
             request: RequestOptions::default(),
             clock: Arc::new(SystemClock),
@@ -208,7 +208,7 @@ impl World {
             },
             sections: vec![Arc::new(FixedSection::custom("Be a test."))],
             catalogue: Catalogue::default(),
-            budget: options.budget,
+            budget: Arc::new(options.budget),
             owner: Owner("test".into()),
             identity: identity(),
             request: options.request,

@@ -58,6 +58,11 @@ fn budget() {
 }
 
 #[test]
+fn shared_budget() {
+    prints("shared_budget", include_str!("../../examples/expected/shared_budget.txt"));
+}
+
+#[test]
 fn stream_input() {
     prints("stream_input", include_str!("../../examples/expected/stream_input.txt"));
 }

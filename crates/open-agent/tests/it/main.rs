@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod agent;
+mod budget;
 mod examples;
 mod idle;
 mod options;

@@ -7,7 +7,7 @@ use open_agent::{AgentBuilder, AgentOptions, Env, provider_names};
 /// is added without a test fails.
 #[test]
 fn h_every_option_has_a_test() {
-    const TESTED: [(&str, &str); 28] = [
+    const TESTED: [(&str, &str); 29] = [
         ("betas", "what_only_the_wire_shows"),
         ("context_window", "what_only_the_wire_shows"),
         ("model", "every_option_makes_a_difference"),
@@ -27,6 +27,7 @@ fn h_every_option_has_a_test() {
         ("max_turns", "limits_and_scheduling_are_kept"),
         ("max_model_calls", "limits_and_scheduling_are_kept"),
         ("max_budget_usd", "limits_and_scheduling_are_kept"),
+        ("budget_scope", "budget_scope_decides_whether_earlier_spending_counts"),
         ("tools", "every_option_makes_a_difference"),
         ("disallowed_tools", "every_option_makes_a_difference"),
         ("allowed_tools", "permission_options_decide_what_runs"),
@@ -43,7 +44,12 @@ fn h_every_option_has_a_test() {
     let mut tested: Vec<&str> = TESTED.iter().map(|(name, _)| *name).collect();
     tested.sort_unstable();
     assert_eq!(there, tested);
-    let source = concat!(include_str!("agent.rs"), include_str!("options.rs"), include_str!("silence.rs"));
+    let source = concat!(
+        include_str!("agent.rs"),
+        include_str!("budget.rs"),
+        include_str!("options.rs"),
+        include_str!("silence.rs")
+    );
     for (name, test) in TESTED {
         let body = source.split_once(&format!("fn {test}(")).map(|(_, rest)| rest.split("\n}\n").next());
         let body =
