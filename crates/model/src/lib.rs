@@ -3,16 +3,17 @@
 //!
 //! Does no IO, spawns nothing, reads no clock. (`Env::from_process` is called by binaries only.)
 
-mod abilities;
 mod assemble;
 mod call;
 mod catalogue;
 mod check;
 mod cost;
+mod hint;
 mod ids;
 mod json;
 mod message;
 pub mod millis;
+mod model_info;
 mod provider;
 mod request;
 #[cfg(feature = "scripted")]
@@ -22,21 +23,22 @@ mod stream;
 mod task;
 mod usage;
 
-pub use abilities::{ThinkingAbilities, thinking_abilities};
 pub use assemble::{Assembled, Assembler, Landed};
 pub use call::{
     Access, Answer, Change, Decision, Effect, FileSeen, FileStamp, InodeStamp, Layer, PermissionMode,
     Question, Ruling, RunStatus, Slot,
 };
-pub use catalogue::{Catalogue, ModelInfo, PRICES_AS_OF};
+pub use catalogue::{Catalogue, PRICES_AS_OF};
 pub use check::Invalid;
 pub use cost::{Cost, Price};
+pub use hint::{Changes, ProviderHint};
 pub use ids::{
     AskId, BadSessionId, CallId, MessageId, RunId, Seq, SessionId, Timestamp, ToolUseId, is_legal_name,
 };
 pub use json::RawJson;
 pub use message::{Block, BrokenInput, Message, ResultBlock, Role, Source, Thinking, ToolResult, ToolUse};
-pub use provider::{BoxFuture, Capabilities, ModelStream, Provider, ProviderError, ProviderErrorKind};
+pub use model_info::{ModelInfo, ThinkingKinds};
+pub use provider::{BoxFuture, ModelStream, Provider, ProviderError, ProviderErrorKind};
 pub use request::{
     Effort, ModelRequest, Prefix, RequestOptions, Section, ThinkingMode, ToolChoice, ToolSpec,
 };

@@ -35,8 +35,9 @@ pub use open_agent_engine as engine;
 pub use open_agent_engine::{AgentEvent, Envelope, RetryConfig, TokenCount, wire};
 pub use open_agent_model as model;
 pub use open_agent_model::{
-    Answer, AskId, Block, Catalogue, Cost, Effort, Env, Message, ModelInfo, PermissionMode, Price, Provider,
-    Question, RunStatus, Secret, SessionId, Task, TaskEnd, TaskId, TaskKind, ThinkingMode, Usage,
+    Answer, AskId, Block, Catalogue, Changes, Cost, Effort, Env, Message, ModelInfo, PermissionMode, Price,
+    Provider, ProviderError, ProviderErrorKind, ProviderHint, Question, RunStatus, Secret, SessionId, Task,
+    TaskEnd, TaskId, TaskKind, ThinkingKinds, ThinkingMode, Usage,
 };
 pub use open_agent_session as session;
 pub use open_agent_session::{JsonlStore, MemoryStore, SessionStore, ToolScheduling};

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use open_agent_model::{
-    Answer, AskId, Block, CallId, Change, Message, MessageId, Prefix, Role, RunId, SessionId, Timestamp,
+    Answer, AskId, Block, CallId, Change, Message, MessageId, Prefix, ProviderError, Role, RunId, SessionId,
+    Timestamp,
 };
 use open_agent_session::{
     Durability, ModelSettings, Origin, RunStarted, SessionEntry, SessionWriter, UserMessage,
@@ -21,6 +22,7 @@ use crate::event::{envelope, event_of, turn_of};
 use crate::{EngineError, EventSink, Host, Machine, RunSpec, Step};
 
 mod bound;
+mod fit;
 mod model;
 mod tasks;
 mod tell;
@@ -46,6 +48,9 @@ pub struct Driver {
     /// Calls that were ruled and not started: a cache, the log can make them again.
     prepared: HashMap<CallId, Prepared>,
     live: LiveCalls,
+    fit: fit::Fit,
+    /// The failure of the last request, unless it is made again.
+    failure: Option<ProviderError>,
     /// The moment before which no request is to be made, and when that is at the latest, whatever becomes of the clock.
     waits: Option<(Timestamp, Instant)>,
 }
@@ -93,6 +98,8 @@ impl Driver {
             tools: None,
             prepared: HashMap::new(),
             live: LiveCalls::default(),
+            fit: fit::Fit::default(),
+            failure: None,
             waits: None,
         })
     }
@@ -107,6 +114,13 @@ impl Driver {
     #[must_use]
     pub fn machine(&self) -> &Machine {
         &self.machine
+    }
+
+    /// The failure of the provider that ended the run, as it came, with what the user could change. Known to the driver
+    /// that made the request only; the log holds its kind and message.
+    #[must_use]
+    pub fn failure(&self) -> Option<&ProviderError> {
+        self.failure.as_ref()
     }
 
     /// Sends events there from now on.
@@ -128,6 +142,7 @@ impl Driver {
     pub async fn begin(&mut self, spec: RunSpec) -> Result<RunId, EngineError> {
         let content = prompt_content(spec.prompt)?;
         self.prepared.clear();
+        self.failure = None;
         // Only a caller who drives by hand can have left calls running.
         let mut entries = self.stop_calls().await;
         if !entries.is_empty() {

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use open_agent_model::{
-    Assembled, Assembler, Block, Cost, Message, MessageId, ModelEvent, ModelRequest, ModelStream, Provider,
-    ProviderError, ProviderErrorKind, Role, RunStatus, StopReason, Timestamp, ToolChoice, ToolUseId, Usage,
+    Assembled, Assembler, Block, Cost, Message, MessageId, ModelEvent, ModelRequest, ModelStream, Price,
+    Provider, ProviderError, ProviderErrorKind, Role, RunStatus, StopReason, Timestamp, ToolChoice,
+    ToolUseId, Usage,
 };
 use open_agent_session::{
     Durability, Failure, ModelDone, ModelFailed, Notice, NoticeKind, Retry, RunEnded, SessionEntry,
@@ -15,6 +16,7 @@ use open_agent_session::{
 use tokio::time::Instant;
 
 use super::Driver;
+use super::fit;
 use super::tell::Teller;
 use super::tokens::{billed, estimate, guessed, truncation};
 use super::withheld::withheld;
@@ -30,7 +32,7 @@ const MAX_CALLS: usize = 1_000;
 impl Driver {
     pub(super) async fn call_model(&mut self) -> Result<(), EngineError> {
         let host = Arc::clone(&self.host);
-        let mut request = self.request();
+        let (mut request, media_note) = self.request();
         let model = Arc::clone(&request.model);
         if let Err(invalid) = request.check() {
             // Never sent: an invalid history would make this and every later request fail.
@@ -38,10 +40,11 @@ impl Driver {
             let error = ProviderError::new(ProviderErrorKind::InvalidRequest, text);
             return self.failed(&model, Some(error), Vec::new(), Spent::nothing()).await;
         }
-        let price = host.catalogue.find(&model).and_then(|m| m.price);
+        let price = request.info.price;
         // The vendor's count of the last request is a bound from below: conversations grow.
         let sent = estimate(&request);
         let estimate = sent.max(self.machine.context_tokens());
+        request.options.max_tokens = fit::max_tokens(request.options.max_tokens, &request.info, estimate);
         let reservation = match host.budget.reserve(price.as_ref(), estimate, request.options.max_tokens) {
             Ok(reservation) => reservation,
             Err(exceeded) => {
@@ -52,7 +55,8 @@ impl Driver {
             }
         };
         request.options.max_tokens = reservation.max_tokens;
-        let fitted = self.new_notices(NoticeKind::RequestFitted, host.provider.notes(&request));
+        let notes = host.provider.notes(&request).into_iter().chain(media_note).collect();
+        let fitted = self.new_notices(NoticeKind::RequestFitted, notes);
         if !fitted.is_empty() {
             drop(reservation);
             // Told before the request is made; then the same step comes again.
@@ -70,16 +74,13 @@ impl Driver {
         };
         let api_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let cost = match &answered {
-            Some(Ok(())) => self.cost_of(&model, &billed(&assembler, sent)),
+            Some(Ok(())) => cost_of(price, &billed(&assembler, sent)),
             // It broke off, so what was told is less than what came.
             _ if assembler.output_bytes() > 0 => {
                 let (told, guess) = (billed(&assembler, sent), guessed(&assembler, sent));
-                self.cost_of(
-                    &model,
-                    &Usage { output_tokens: told.output_tokens.max(guess.output_tokens), ..told },
-                )
+                cost_of(price, &Usage { output_tokens: told.output_tokens.max(guess.output_tokens), ..told })
             }
-            _ => self.cost_of(&model, &assembler.usage().total()),
+            _ => cost_of(price, &assembler.usage().total()),
         };
         reservation.settle(cost);
         let spent = Spent { usage: assembler.usage().total(), cost, api_ms };
@@ -96,9 +97,10 @@ impl Driver {
         }
     }
 
-    fn request(&mut self) -> ModelRequest {
+    /// The request, and what people are to be told of what it leaves out.
+    fn request(&mut self) -> (ModelRequest, Option<String>) {
         self.tools = Some(self.snapshot());
-        let messages = self.machine.transcript().messages().to_vec();
+        let mut messages = self.machine.transcript().messages().to_vec();
         let mut options = self.host.request.clone();
         options.resumes_pause =
             self.machine.resumes_pause() && messages.last().is_some_and(|m| m.role == Role::Assistant);
@@ -113,10 +115,11 @@ impl Driver {
             options.tool_choice = ToolChoice::Auto;
         }
         let model = run.map_or_else(|| Arc::from(""), |r| Arc::clone(&r.model));
-        // What this model can, which is not always the one the run began with.
-        let most = self.host.catalogue.find(&model).and_then(|m| m.max_output_tokens);
-        options.max_tokens = options.max_tokens.min(most.unwrap_or(u64::MAX));
-        ModelRequest { model, prefix: self.machine.prefix().cloned().unwrap_or_default(), messages, options }
+        // This model is not always the one that the run began with.
+        let info = self.fit.info(&self.host, &model);
+        let note = self.fit.media(&model, &info, &mut messages);
+        let prefix = self.machine.prefix().cloned().unwrap_or_default();
+        (ModelRequest { model, info, prefix, messages, options }, note)
     }
 
     async fn done(
@@ -180,6 +183,7 @@ impl Driver {
     ) -> Result<(), EngineError> {
         let interrupted = error.is_none();
         let Next { retry, note, entries } = error.as_ref().map(|e| self.retry(model, e)).unwrap_or_default();
+        self.failure = error.clone().filter(|_| retry.is_none());
         let error = error.map(|e| Failure {
             kind: e.kind,
             message: format!("{}{note}", e.message),
@@ -220,6 +224,7 @@ impl Driver {
         let fallback = self.host.fallback_model.as_ref().filter(|fallback| *fallback != model);
         let verdict = config.decide(error, failures, chance);
         if matches!(verdict, Verdict::Hopeless | Verdict::Exhausted)
+            && self.fit.sent_media()
             && let Some(entries) = withheld(error, model, self.machine.transcript())
         {
             // Another request, so it does not count as an attempt at this one.
@@ -245,14 +250,6 @@ impl Driver {
         Next { note, ..Next::default() }
     }
 
-    fn cost_of(&self, model: &str, usage: &Usage) -> Option<Cost> {
-        // Nothing was used, so nothing is owed, whatever the price.
-        if *usage == Usage::default() {
-            return Some(Cost(0));
-        }
-        self.host.catalogue.find(model).and_then(|m| m.price).map(|price| price.of(usage))
-    }
-
     /// Vendors' ids are made legal and unique before they enter the log.
     fn with_legal_ids(&self, mut content: Vec<Block>) -> Vec<Block> {
         let transcript = self.machine.transcript();
@@ -271,6 +268,14 @@ impl Driver {
         }
         content
     }
+}
+
+fn cost_of(price: Option<Price>, usage: &Usage) -> Option<Cost> {
+    // Nothing was used, so nothing is owed, whatever the price.
+    if *usage == Usage::default() {
+        return Some(Cost(0));
+    }
+    price.map(|price| price.of(usage))
 }
 
 /// What a request used.

@@ -4,6 +4,7 @@
 
 mod agent;
 mod examples;
+mod models;
 mod options;
 mod peer_llama;
 mod peer_mocks;
