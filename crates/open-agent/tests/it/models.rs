@@ -1,7 +1,7 @@
 //! What is known about a model has an effect: each field of `ModelInfo`, registered for one agent, and what it changes in
 //! the requests.
 
-use open_agent::model::{Block, Message, ModelRequest, ProviderErrorKind, ResultBlock, Source};
+use open_agent::model::{Block, Message, ModelRequest, ProviderErrorKind, ResultBlock, Source, StopReason};
 use open_agent::testing::{Reply, Scripted};
 use open_agent::{
     Agent, AgentBuilder, AgentOptions, Cost, Effort, Env, ModelInfo, Price, ProviderHint, ThinkingKinds,
@@ -174,6 +174,19 @@ async fn a_model_that_takes_pictures_sees_those_that_another_was_not_sent() {
 }
 
 #[tokio::test]
+async fn each_model_is_sent_what_it_takes_of_the_same_message() {
+    let model = Scripted::responding(|_| Reply::text("ok"));
+    let blind = ModelInfo { vision: Some(false), pdf: Some(false), ..unknown() };
+    let reads = ModelInfo { vision: Some(false), ..ModelInfo::unknown("reads") };
+    let agent = builder(blind).register_model(reads).provider(model.clone()).build().unwrap();
+    agent.prompt(media_prompt()).await.unwrap();
+    agent.switch_model("reads").unwrap();
+    agent.prompt("And you?").await.unwrap();
+    let sent: Vec<(usize, usize)> = model.requests().iter().map(|r| media(&r.messages)).collect();
+    assert_eq!(sent, [(0, 1), (0, 2)]);
+}
+
+#[tokio::test]
 async fn what_was_not_sent_is_not_blamed_for_a_refusal() {
     let refusal = Reply::failure(ProviderErrorKind::InvalidRequest, "400: no");
     let model = Scripted::new([refusal, Reply::text("ok")]);
@@ -277,9 +290,13 @@ async fn a_failure_has_its_kind_and_what_to_change() {
     assert!(!result.explanation().contains("--"), "{}", result.explanation());
     assert_eq!(result.errors, [failure.message]);
 
-    let model = Scripted::new([Reply::failure(ProviderErrorKind::InvalidRequest, "no"), Reply::text("ok")]);
+    let full = Reply::text("and so").stop(StopReason::ContextWindowExceeded);
+    let model =
+        Scripted::new([Reply::failure(ProviderErrorKind::InvalidRequest, "no"), full, Reply::text("ok")]);
     let agent = self::agent(&model, unknown());
     assert!(agent.prompt("Hi").await.unwrap().failure.is_some());
+    let other = agent.prompt("Hi").await.unwrap();
+    assert_eq!((other.is_success(), other.failure.is_none()), (false, true), "it belongs to its own run");
     let fine = agent.prompt("Hi").await.unwrap();
     assert_eq!((fine.failure.is_none(), fine.explanation().as_str()), (true, ""));
 }
