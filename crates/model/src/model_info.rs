@@ -4,7 +4,7 @@
 //! An ability that is not known is `None`. It is then treated as present, because a vendor's refusal can be handled
 //! while a picture that was left out for nothing cannot be noticed.
 
-use crate::{Effort, Price, ThinkingMode};
+use crate::{Effort, Price};
 
 /// What is known about one model.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,16 +55,6 @@ impl ThinkingKinds {
     #[must_use]
     pub fn thinks(self) -> bool {
         self.adaptive || self.budget
-    }
-
-    /// Whether the model can be asked in this way.
-    #[must_use]
-    pub fn takes(self, mode: ThinkingMode) -> bool {
-        match mode {
-            ThinkingMode::Adaptive => self.adaptive,
-            ThinkingMode::Enabled { .. } => self.budget,
-            ThinkingMode::Disabled => self.off,
-        }
     }
 }
 
