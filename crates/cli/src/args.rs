@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, ValueEnum};
-use open_agent::{BudgetScope, Cost, Effort, PermissionMode, ThinkingMode};
+use open_agent::{BudgetScope, Catalogue, Cost, Effort, PermissionMode, ThinkingMode};
 
 use crate::commands::Command;
 use crate::exit::{Exit, say};
@@ -61,8 +61,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub include_partial_messages: bool,
 
-    /// The model, or a short name for one
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help = models())]
     pub model: Option<String>,
 
     /// Whom to ask when the model fails in spite of retries
@@ -262,6 +261,15 @@ fn read<T: FromStr<Err = String>>(text: &str) -> Result<T, String> {
 
 fn providers() -> String {
     format!("The provider: {}", open_agent::provider_names().collect::<Vec<_>>().join(", "))
+}
+
+fn models() -> String {
+    let catalogue = Catalogue::default();
+    let aliases: Vec<&str> = catalogue.aliases().map(|(alias, _)| alias).collect();
+    format!(
+        "The model, or the newest one of a family: {} (`open-agent models` lists them)",
+        aliases.join(", ")
+    )
 }
 
 fn turns(text: &str) -> Result<u32, String> {

@@ -3,10 +3,12 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use crate::output::harmless;
 use anyhow::Result;
-use open_agent::{AgentError, ConfigError, RunStatus};
+use open_agent::{AgentError, ConfigError, ProviderError, RunStatus};
 use signal_hook::consts::SIGINT;
+
+use crate::hint;
+use crate::output::harmless;
 
 /// An exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,11 +65,29 @@ pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
     if is_broken_pipe(error) {
         return Exit::Failed;
     }
-    say(&chain(error));
+    say(&explained(error));
     let is_usage = error.is::<WrongUsage>()
         || error.is::<ConfigError>()
         || matches!(error.downcast_ref(), Some(AgentError::Config(_)));
     if is_usage { Exit::Usage } else { Exit::Failed }
+}
+
+/// The error and its causes in one line; where a provider's error says what could be changed, in terms of this program's
+/// options.
+pub(crate) fn explained(error: &anyhow::Error) -> String {
+    match provider_error(error) {
+        Some(error) => hint::explained(&error.message, error.hint.as_deref()),
+        None => chain(error),
+    }
+}
+
+fn provider_error(error: &anyhow::Error) -> Option<&ProviderError> {
+    match (error.downcast_ref::<ConfigError>(), error.downcast_ref::<AgentError>()) {
+        (Some(ConfigError::Provider(error)), _) => Some(error),
+        (_, Some(AgentError::Config(ConfigError::Provider(error)))) => Some(error),
+        (_, Some(AgentError::Provider(error))) => Some(error),
+        _ => None,
+    }
 }
 
 /// Nobody reads what we print: an end, but nothing to talk about.

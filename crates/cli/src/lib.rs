@@ -4,6 +4,7 @@
 mod args;
 mod commands;
 mod exit;
+mod hint;
 mod log;
 mod output;
 mod prompt;

@@ -17,7 +17,7 @@ use crate::args::{RunArgs, ToolList};
 use crate::exit::Exit;
 use crate::output::{self, Needs, Output};
 use crate::signals::Signals;
-use crate::{exit, log, prompt};
+use crate::{exit, hint, log, prompt};
 
 /// How often a terminal shows that time passes.
 const TICK: Duration = Duration::from_millis(500);
@@ -226,7 +226,7 @@ fn finish(
         Err(error @ AgentError::Config(_)) => Err(error.into()),
         Err(error) => {
             let error = anyhow::Error::from(error);
-            output.lost(&exit::chain(&error));
+            output.lost(&exit::explained(&error));
             output.flush()?;
             Err(error)
         }
@@ -241,17 +241,19 @@ fn is_worth_a_warning(kind: &Open<NoticeKind>) -> bool {
 /// Why a run did not do what it was asked, and what to do about it.
 fn reason(result: &QueryResult) -> String {
     use open_agent::RunStatus;
-    let said = result.errors.join("; ");
-    let hint = match result.status {
+    let failure = result.failure.as_ref();
+    let said =
+        hint::explained(&result.errors.join("; "), failure.and_then(|failure| failure.hint.as_deref()));
+    let way_out = match result.status {
         RunStatus::ErrorMaxTurns => "raise --max-turns to go further",
         RunStatus::ErrorMaxBudgetUsd => "raise --max-budget-usd to go further",
         RunStatus::Cancelled => return "interrupted".to_owned(),
         RunStatus::Waiting => return "the run waits for an answer, which cannot be given here".to_owned(),
         _ => "",
     };
-    match (said.is_empty(), hint.is_empty()) {
+    match (said.is_empty(), way_out.is_empty()) {
         (true, _) => result.status.as_str().replace('_', " "),
         (false, true) => said,
-        (false, false) => format!("{said}: {hint}"),
+        (false, false) => format!("{said}: {way_out}"),
     }
 }

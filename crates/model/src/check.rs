@@ -212,6 +212,7 @@ mod tests {
         let message = |(role, content)| Message { id: MessageId::from_number(1), role, content, model: None };
         ModelRequest {
             model: "m".into(),
+            info: Arc::new(crate::ModelInfo::unknown("m")),
             prefix: Arc::new(Prefix::default()),
             messages: messages.into_iter().map(message).map(Arc::new).collect(),
             options: RequestOptions::default(),

@@ -3,16 +3,17 @@
 //!
 //! Does no IO, spawns nothing, reads no clock. (`Env::from_process` is called by binaries only.)
 
-mod abilities;
 mod assemble;
 mod call;
 mod catalogue;
 mod check;
 mod cost;
+mod hint;
 mod ids;
 mod json;
 mod message;
 pub mod millis;
+mod model_info;
 mod open;
 pub mod path_text;
 mod provider;
@@ -25,23 +26,24 @@ mod stream;
 mod task;
 mod usage;
 
-pub use abilities::{ThinkingAbilities, thinking_abilities};
 pub use assemble::{Assembled, Assembler, Landed};
 pub use call::{
     Access, Change, Decision, Effect, FileSeen, FileStamp, InodeStamp, Layer, Outcome, PermissionMode, Provenance,
     Ruling, RunStatus, Slot,
 };
-pub use catalogue::{Catalogue, ModelInfo, PRICES_AS_OF};
+pub use catalogue::{Catalogue, PRICES_AS_OF};
 pub use check::Invalid;
 pub use cost::{Cost, CostSource, Price};
+pub use hint::{Changes, ProviderHint};
 pub use ids::{
     AgentId, AskId, AskSource, BadSessionId, CallId, MessageId, QueueId, RunId, Seq, SessionId, Timestamp, ToolUseId, is_legal_name,
 };
 pub use json::RawJson;
 pub use question::{Answer, Chosen, Question, QuestionItem, QuestionKind, QuestionOption};
 pub use message::{Block, BrokenInput, Message, ResultBlock, Role, Source, Thinking, ToolResult, ToolUse};
+pub use model_info::{ModelInfo, ThinkingKinds};
 pub use open::Open;
-pub use provider::{BoxFuture, Capabilities, ModelStream, Provider, ProviderError, ProviderErrorKind};
+pub use provider::{BoxFuture, ModelStream, Provider, ProviderError, ProviderErrorKind};
 pub use request::{
     Effort, ModelRequest, Prefix, RequestOptions, Section, ThinkingMode, ToolChoice, ToolSpec,
 };

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_core::Stream;
 use serde::{Deserialize, Serialize};
 
-use crate::{ModelEvent, ModelRequest};
+use crate::{ModelEvent, ModelInfo, ModelRequest, ProviderHint};
 
 /// A boxed future.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -23,8 +23,11 @@ pub trait Provider: Send + Sync {
     /// Sends a request. The future ends when the answer begins.
     fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<ModelStream, ProviderError>>;
 
-    /// What the model can do here.
-    fn capabilities(&self, model: &str) -> Capabilities;
+    /// Returns what holds of `model` when it is reached through this provider: `model` is what the catalogue knows, and a
+    /// server may take less than its models could. Requests are fitted to the result.
+    fn capabilities(&self, model: &ModelInfo) -> ModelInfo {
+        model.clone()
+    }
 
     /// How many input tokens a request has, where the provider can say so before it is made.
     fn count_tokens(&self, _request: ModelRequest) -> BoxFuture<'_, Result<Option<u64>, ProviderError>> {
@@ -38,23 +41,17 @@ pub trait Provider: Send + Sync {
     }
 }
 
-/// What a model can do at a provider.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Capabilities {
-    /// The provider's name, for people.
-    pub provider: String,
-    /// Documents can be sent.
-    pub documents: bool,
-}
-
 /// A provider's failure.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct ProviderError {
     /// What kind.
     pub kind: ProviderErrorKind,
-    /// One sentence for people, with the vendor's own words; never a secret.
+    /// What happened, in one sentence for people, with the vendor's own words; never a secret. It names no option of a
+    /// program or library: what to change is in `hint`.
     pub message: String,
+    /// What the user could change.
+    pub hint: Option<Box<ProviderHint>>,
     /// The HTTP status.
     pub status: Option<u16>,
     /// The vendor's id of the request.
@@ -73,11 +70,19 @@ impl ProviderError {
         Self {
             kind,
             message: message.into(),
+            hint: None,
             status: None,
             request_id: None,
             retry_after: None,
             source: None,
         }
+    }
+
+    /// Adds what the user could change.
+    #[must_use]
+    pub fn with_hint(mut self, hint: ProviderHint) -> Self {
+        self.hint = Some(Box::new(hint));
+        self
     }
 
     /// Adds the cause.

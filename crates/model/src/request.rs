@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Message, RawJson};
+use crate::{Message, ModelInfo, RawJson};
 
 /// A request. Everything that repeats from turn to turn is shared.
 #[derive(Clone, Debug)]
 pub struct ModelRequest {
-    /// The model.
+    /// The model's name, as it is sent.
     pub model: Arc<str>,
+    /// What is known about that model; the request is fitted to it. [`ModelInfo::unknown`] if that is nothing.
+    pub info: Arc<ModelInfo>,
     /// System prompt and tools: the same from turn to turn, so that the vendor can cache them.
     pub prefix: Arc<Prefix>,
     /// The conversation.

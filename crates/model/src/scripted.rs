@@ -10,8 +10,8 @@ use std::task::{Context, Poll};
 use futures_core::Stream;
 
 use crate::{
-    BoxFuture, Capabilities, ModelEvent, ModelRequest, ModelStream, Provider, ProviderError,
-    ProviderErrorKind, RawJson, StopReason, ToolFragment, UsageUpdate,
+    BoxFuture, ModelEvent, ModelRequest, ModelStream, Provider, ProviderError, ProviderErrorKind, RawJson,
+    StopReason, ToolFragment, UsageUpdate,
 };
 
 /// The script of one answer.
@@ -203,10 +203,6 @@ impl Provider for Scripted {
         state.requests.push(request);
         let stream: ModelStream = Box::pin(reply.into_items());
         Box::pin(std::future::ready(Ok(stream)))
-    }
-
-    fn capabilities(&self, _: &str) -> Capabilities {
-        Capabilities { provider: "scripted".to_owned(), documents: true }
     }
 }
 

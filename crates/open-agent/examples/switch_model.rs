@@ -16,7 +16,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .build()?;
 
     let plan = agent.prompt("Make a plan.").await?;
-    agent.switch_model("haiku")?;
+    // `haiku` alone is the newest of its family.
+    agent.switch_model("claude-haiku-4-5")?;
     let work = agent.prompt("Do step one.").await?;
 
     for result in [plan, work] {

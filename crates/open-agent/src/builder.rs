@@ -258,7 +258,22 @@ impl AgentBuilder {
         self
     }
 
-    /// Adds a model to the catalogue, or replaces what is known about it: its price, for example.
+    /// Adds a model to this agent's catalogue, or overrides what is known about it: its price, its window, whether it
+    /// takes pictures. What `info` leaves unknown is still taken from the built-in table.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use open_agent::{Agent, ModelInfo};
+    ///
+    /// let local = ModelInfo {
+    ///     context_tokens: Some(32_768),
+    ///     vision: Some(false),
+    ///     ..ModelInfo::unknown("my-model")
+    /// };
+    /// let builder = Agent::builder().model("my-model").register_model(local);
+    /// # let _ = builder;
+    /// ```
     #[must_use]
     pub fn register_model(mut self, info: ModelInfo) -> Self {
         self.catalogue.register_model(info);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use open_agent_engine::EngineError;
-use open_agent_model::ProviderError;
+use open_agent_model::{Changes, ProviderError, ProviderHint};
 
 /// The options make no agent.
 #[derive(Debug, thiserror::Error)]
@@ -106,7 +106,7 @@ pub enum ConfigError {
     )]
     NoHome,
     /// The provider cannot be used as configured.
-    #[error("{0}")]
+    #[error("{}", explained(.0))]
     Provider(ProviderError),
 }
 
@@ -119,7 +119,10 @@ pub enum AgentError {
     Config(#[from] ConfigError),
     /// The session cannot go on.
     #[error(transparent)]
-    Engine(#[from] EngineError),
+    Engine(EngineError),
+    /// The provider could not do what was asked of it outside a run.
+    #[error("{}", explained(.0))]
+    Provider(ProviderError),
     /// It was interrupted while it waited for an earlier prompt to end.
     #[error("the prompt was interrupted before its turn came")]
     Interrupted,
@@ -142,6 +145,94 @@ pub enum AgentError {
     Lost,
 }
 
+impl From<EngineError> for AgentError {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Provider(error) => Self::Provider(error),
+            other => Self::Engine(other),
+        }
+    }
+}
+
+/// What went wrong, and what to change.
+fn explained(error: &ProviderError) -> String {
+    match error.hint.as_deref() {
+        Some(hint) => format!("{error}: {}", advice(hint)),
+        None => error.to_string(),
+    }
+}
+
+/// What to change so that a request works, in terms of this library's options and of environment variables.
+pub(crate) fn advice(hint: &ProviderHint) -> String {
+    match hint {
+        ProviderHint::SetKey { variables } => format!(
+            "set {} or the option `api_key`, or name a server that needs none with `base_url`",
+            variables.join(" or ")
+        ),
+        ProviderHint::CheckKey { variables } => {
+            format!("check the option `api_key`, or {}", variables.join(" or "))
+        }
+        ProviderHint::SetBaseUrl => "set the option `base_url`".to_owned(),
+        ProviderHint::CheckBaseUrl => "check the option `base_url`".to_owned(),
+        ProviderHint::FollowBaseUrl { to } => format!("set the option `base_url` to {to}"),
+        ProviderHint::CheckServer => "check that it is running, and the option `base_url`".to_owned(),
+        ProviderHint::ChangeProvider { provider, base_url, changes } => {
+            let provider = provider.as_ref().map(|name| format!("`provider` to \"{name}\""));
+            let base_url = format!("`base_url` to {base_url}");
+            match (provider, changes) {
+                (Some(provider), Changes::Either) => format!("set {provider}, or {base_url}"),
+                (Some(provider), Changes::Both) => format!("set {provider} and {base_url}"),
+                (None, _) => format!("set {base_url}"),
+            }
+        }
+    }
+}
+
 fn known_tasks(known: &[String]) -> String {
     if known.is_empty() { "there are none".to_owned() } else { format!("there are {}", known.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use open_agent_model::ProviderErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn advice_is_given_in_the_librarys_words() {
+        let change = |provider: Option<&str>, changes| ProviderHint::ChangeProvider {
+            provider: provider.map(str::to_owned),
+            base_url: "the same server".into(),
+            changes,
+        };
+        let variables = || vec!["A_KEY".to_owned(), "B_KEY".to_owned()];
+        for (hint, want) in [
+            (
+                ProviderHint::SetKey { variables: variables() },
+                "set A_KEY or B_KEY or the option `api_key`, or name a server that needs none with `base_url`",
+            ),
+            (
+                ProviderHint::CheckKey { variables: variables() },
+                "check the option `api_key`, or A_KEY or B_KEY",
+            ),
+            (ProviderHint::SetBaseUrl, "set the option `base_url`"),
+            (ProviderHint::CheckBaseUrl, "check the option `base_url`"),
+            (ProviderHint::FollowBaseUrl { to: "http://h".into() }, "set the option `base_url` to http://h"),
+            (ProviderHint::CheckServer, "check that it is running, and the option `base_url`"),
+            (
+                change(Some("ollama"), Changes::Both),
+                "set `provider` to \"ollama\" and `base_url` to the same server",
+            ),
+            (
+                change(Some("ollama"), Changes::Either),
+                "set `provider` to \"ollama\", or `base_url` to the same server",
+            ),
+            (change(None, Changes::Either), "set `base_url` to the same server"),
+        ] {
+            let error = ProviderError::new(ProviderErrorKind::Configuration, "it failed").with_hint(hint);
+            let want = format!("it failed: {want}");
+            assert_eq!(ConfigError::Provider(error.clone()).to_string(), want);
+            assert_eq!(AgentError::from(EngineError::Provider(error)).to_string(), want);
+        }
+    }
 }

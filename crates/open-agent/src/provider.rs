@@ -68,7 +68,7 @@ pub(crate) fn resolve(
 ) -> Result<(Resolved, ProviderConfig), ConfigError> {
     let model = model_name(options, env, catalogue);
     let has_address = options.base_url.is_some() || env.get("CODEANY_BASE_URL").is_some();
-    let profile = profile(options, &model, has_address)?;
+    let profile = profile(options, (&model, catalogue), has_address)?;
     let mut config = ProviderConfig::from_env(profile, env).with_idle_timeout(options.idle_timeout);
     if let Some(url) = &options.base_url {
         config.base_url.clone_from(url);
@@ -79,21 +79,25 @@ pub(crate) fn resolve(
     config.betas.clone_from(&options.betas);
     config.context_window = options.context_window;
     if options.model.is_none() && env.get("CODEANY_MODEL").is_none() {
-        check_default_model(&model, &config, has_address, env)?;
+        check_default_model((&model, catalogue), &config, has_address, env)?;
     }
     let key_source = key_source(options, env, &config);
     let address = config.shown_address();
     Ok((Resolved { model, provider: profile.name, address, key_source }, config))
 }
 
-fn profile(options: &AgentOptions, model: &str, has_address: bool) -> Result<&'static Profile, ConfigError> {
+fn profile(
+    options: &AgentOptions,
+    (model, catalogue): (&str, &Catalogue),
+    has_address: bool,
+) -> Result<&'static Profile, ConfigError> {
     let unknown = || ConfigError::NoProviderForModel { model: model.to_owned() };
     match &options.provider {
         Some(name) => Profile::by_name(name).ok_or_else(|| ConfigError::NoProvider {
             name: name.clone(),
             known: provider_names().collect::<Vec<_>>().join(", "),
         }),
-        None => match Profile::for_model(model) {
+        None => match Profile::for_model(model, catalogue) {
             Some(profile) => Ok(profile),
             None if has_address => Profile::by_name("generic").ok_or_else(unknown),
             None => Err(unknown()),
@@ -103,13 +107,13 @@ fn profile(options: &AgentOptions, model: &str, has_address: bool) -> Result<&'s
 
 /// Nobody named a model: the default one has to be the provider's, and reachable.
 fn check_default_model(
-    model: &str,
+    (model, catalogue): (&str, &Catalogue),
     config: &ProviderConfig,
     has_address: bool,
     env: &Env,
 ) -> Result<(), ConfigError> {
     let provider = config.profile.name;
-    if Profile::for_model(model).is_none_or(|theirs| theirs.name != provider) {
+    if Profile::for_model(model, catalogue).is_none_or(|theirs| theirs.name != provider) {
         return Err(ConfigError::NoModelForProvider { provider, model: model.to_owned() });
     }
     let elsewhere = has_address || env.get("ANTHROPIC_BASE_URL").is_some();

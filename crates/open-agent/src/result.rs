@@ -3,8 +3,12 @@
 use std::sync::Arc;
 
 use open_agent_engine::{Denial, Driver, RunFold};
-use open_agent_model::{AskId, Cost, Message, Question, RunId, RunStatus, SessionId, StopReason, Usage};
+use open_agent_model::{
+    AskId, Cost, Message, ProviderError, Question, RunId, RunStatus, SessionId, StopReason, Usage,
+};
 use open_agent_session::Notice;
+
+use crate::error::advice;
 
 /// The result of a run.
 #[derive(Clone, Debug)]
@@ -15,8 +19,10 @@ pub struct QueryResult {
     pub status: RunStatus,
     /// Why the model stopped last.
     pub stop_reason: Option<StopReason>,
-    /// What went wrong, for people.
+    /// What went wrong, for people. What to change is not in it: see [`QueryResult::explanation`].
     pub errors: Vec<String>,
+    /// The failure of the provider that ended the run, with its kind and with what could be changed.
+    pub failure: Option<ProviderError>,
     /// The conversation since the prompt.
     pub messages: Vec<Arc<Message>>,
     /// Model answers.
@@ -69,6 +75,17 @@ impl QueryResult {
         self.status.is_success()
     }
 
+    /// Returns what went wrong and, where that is known, what to change, in terms of this library's options. Empty if
+    /// nothing went wrong.
+    #[must_use]
+    pub fn explanation(&self) -> String {
+        let said = self.errors.join("; ");
+        match self.failure.as_ref().and_then(|failure| failure.hint.as_deref()) {
+            Some(hint) => format!("{said}: {}", advice(hint)),
+            None => said,
+        }
+    }
+
     /// Whether it was interrupted.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
@@ -91,6 +108,7 @@ impl QueryResult {
             status,
             stop_reason: run.and_then(|r| r.stop.clone()),
             errors: ended.map(|e| e.errors).unwrap_or_default(),
+            failure: driver.failure().filter(|_| status == RunStatus::ErrorDuringExecution).cloned(),
             messages: run.map(|r| machine.transcript().messages_since(r.seq)).unwrap_or_default(),
             turns: run.map_or(0, |r| r.turns),
             model_calls: run.map_or(0, |r| r.totals.requests),

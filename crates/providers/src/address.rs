@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use open_agent_model::{ProviderError, ProviderErrorKind};
+use open_agent_model::{ProviderError, ProviderErrorKind, ProviderHint};
 use reqwest::Url;
 
 use crate::{Api, Profile};
@@ -24,21 +24,23 @@ impl Address {
     /// Anthropic: `/v1/messages` is appended unless the path ends in `/v1`. OpenAI: a path is used as it is, an empty
     /// one becomes `/v1`. A path that names the endpoint already is left alone.
     pub(crate) fn new(profile: &Profile, base_url: &str) -> Result<Self, ProviderError> {
-        let configuration = |text: String| ProviderError::new(ProviderErrorKind::Configuration, text);
+        let wrong = |text: String, hint| {
+            Err(ProviderError::new(ProviderErrorKind::Configuration, text).with_hint(hint))
+        };
         let base_url = base_url.trim();
         if base_url.is_empty() {
-            return Err(configuration(if profile.base_url.is_empty() {
-                format!("the provider {:?} has no address of its own: give one with --base-url", profile.name)
+            let text = if profile.base_url.is_empty() {
+                format!("the provider {:?} has no address of its own", profile.name)
             } else {
-                "the base URL is empty: give an address with --base-url, or leave it out".to_owned()
-            }));
+                "the base URL is empty".to_owned()
+            };
+            return wrong(text, ProviderHint::SetBaseUrl);
         }
         let mut endpoint = match Url::parse(base_url) {
             Ok(url) if url.has_host() && matches!(url.scheme(), "http" | "https") => url,
             _ => {
-                return Err(configuration(
-                    "the base URL is not an http or https address: check --base-url".to_owned(),
-                ));
+                let text = "the base URL is not an http or https address".to_owned();
+                return wrong(text, ProviderHint::CheckBaseUrl);
             }
         };
         let path = endpoint.path().trim_end_matches('/').to_owned();
@@ -112,7 +114,9 @@ mod tests {
     fn what_is_no_address_is_refused_without_being_repeated() {
         for bad in ["localhost:8080", "ftp://u:sk-canary@h", "sk-canary", "http://"] {
             let error = Address::new(Profile::by_name("openai").unwrap(), bad).err().unwrap();
-            assert!(error.message.contains("--base-url") && !error.message.contains("canary"), "{error}");
+            assert!(error.message.contains("not an http or https address"), "{error}");
+            assert!(!error.message.contains("canary"), "{error}");
+            assert_eq!(error.hint.as_deref(), Some(&ProviderHint::CheckBaseUrl));
         }
     }
 

@@ -1,21 +1,19 @@
-//! What went wrong, as a typed error with one sentence for people. Owns the reading of error bodies and the texts;
-//! decides nothing about retries. No text leaves here with a key in it.
+//! What went wrong, as a typed error with one sentence for people. Owns the texts, and what a user could change as data;
+//! decides nothing about retries. No text leaves here with a key in it, and none names an option of a program.
 
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use open_agent_model::{ProviderError, ProviderErrorKind as Kind, Secret};
+use open_agent_model::{ProviderError, ProviderErrorKind as Kind, ProviderHint, Secret};
 use reqwest::StatusCode;
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, LOCATION};
-use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use crate::flavour::Flavour;
 use crate::kind::{kind_of_status, kind_of_words, lacks_credit};
 use crate::open_files::open_files_limit;
-use crate::wire::{Text, says_something};
+use crate::vendor_error::VendorError;
 use crate::{Profile, wait};
 
 /// The most characters of a server's own words that an error repeats.
@@ -37,51 +35,6 @@ pub(crate) struct Site {
     /// The variable that names a proxy.
     pub(crate) proxy: Option<&'static str>,
     pub(crate) secrets: Arc<[Secret]>,
-}
-
-/// What vendors call an error, in all nestings met so far.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct ErrorJson<'a> {
-    #[serde(borrow)]
-    error: Option<&'a RawValue>,
-    #[serde(borrow)]
-    message: Text<'a>,
-    #[serde(borrow, rename = "type")]
-    kind: Text<'a>,
-    #[serde(borrow)]
-    code: Text<'a>,
-    #[serde(borrow)]
-    status: Text<'a>,
-    #[serde(borrow)]
-    detail: Option<&'a RawValue>,
-    #[serde(borrow)]
-    errors: Option<&'a RawValue>,
-    #[serde(borrow)]
-    base_resp: Option<&'a RawValue>,
-    #[serde(borrow)]
-    msg: Text<'a>,
-    #[serde(borrow)]
-    error_msg: Text<'a>,
-    #[serde(borrow)]
-    status_msg: Text<'a>,
-    #[serde(borrow)]
-    error_code: Text<'a>,
-    #[serde(borrow)]
-    status_code: Text<'a>,
-    #[serde(borrow)]
-    request_id: Text<'a>,
-    #[serde(borrow)]
-    metadata: Option<&'a RawValue>,
-}
-
-/// The same, made flat.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
-    message: String,
-    pub(crate) kind: String,
-    pub(crate) code: String,
-    request_id: Option<String>,
 }
 
 impl Site {
@@ -106,12 +59,14 @@ impl Site {
     /// An answer with a status that is no success.
     pub(crate) fn refused(&self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ProviderError {
         let body = String::from_utf8_lossy(body);
-        let told = Told::read(&body);
+        let told = VendorError::read(&body);
         let words = if told.message.is_empty() { body.as_ref() } else { &told.message };
         let kind = kind_of_status(status, &told, words);
         let mut error = ProviderError::new(kind, self.sentence(kind, status, headers, words));
+        error.hint = self.hint(kind, status, headers, words).map(Box::new);
         if kind == Kind::Authentication && lacks_credit(status.as_u16(), &told, words) {
             error.message = self.no_credit(&format!(" ({})", status.as_u16()), words);
+            error.hint = None;
         }
         error.status = Some(status.as_u16());
         error.request_id = ["request-id", "x-request-id", "x-amzn-requestid", "cf-ray"]
@@ -125,12 +80,8 @@ impl Site {
     fn sentence(&self, kind: Kind, status: StatusCode, headers: &HeaderMap, words: &str) -> String {
         let (name, code) = (&self.name, status.as_u16());
         if status.is_redirection() {
-            let to = headers.get(LOCATION).and_then(|v| v.to_str().ok()).unwrap_or("another address");
-            let to = self.excerpt(to.split(['?', '#']).next().unwrap_or_default());
-            return format!(
-                "{name} redirects ({code}) from {} to {to}: set --base-url to that",
-                self.address
-            );
+            let to = self.redirected_to(headers).unwrap_or_else(|| "another address".to_owned());
+            return format!("{name} redirects ({code}) from {} to {to}", self.address);
         }
         let said = self.said(status, words);
         match kind {
@@ -141,9 +92,9 @@ impl Site {
                 )
             }
             Kind::Authentication if self.has_key => {
-                format!("{name} does not accept the key ({code}): {said}; check {}", self.key_names())
+                format!("{name} does not accept the key ({code}): {said}")
             }
-            Kind::Authentication => format!("{name} wants a key ({code}): {said}; set {}", self.key_names()),
+            Kind::Authentication => format!("{name} wants a key ({code}): {said}"),
             Kind::NotFound => format!(
                 "{name}: {code} for model {:?} at {}: {said}; is the model's name right, and is there an {} at this address?",
                 self.model,
@@ -157,6 +108,29 @@ impl Site {
         }
     }
 
+    fn hint(&self, kind: Kind, status: StatusCode, headers: &HeaderMap, words: &str) -> Option<ProviderHint> {
+        if status.is_redirection() {
+            return Some(match self.redirected_to(headers) {
+                Some(to) => ProviderHint::FollowBaseUrl { to },
+                None => ProviderHint::CheckBaseUrl,
+            });
+        }
+        match kind {
+            _ if looks_like_html(words) => Some(ProviderHint::CheckBaseUrl),
+            Kind::Authentication if self.has_key => {
+                Some(ProviderHint::CheckKey { variables: self.key_variables() })
+            }
+            Kind::Authentication => Some(ProviderHint::SetKey { variables: self.key_variables() }),
+            _ => None,
+        }
+    }
+
+    /// The address that a redirect names, without its query.
+    fn redirected_to(&self, headers: &HeaderMap) -> Option<String> {
+        let to = headers.get(LOCATION)?.to_str().ok()?;
+        Some(self.excerpt(to.split(['?', '#']).next().unwrap_or_default()))
+    }
+
     fn no_credit(&self, code: &str, words: &str) -> String {
         let said = self.said(StatusCode::PAYMENT_REQUIRED, words);
         format!(
@@ -168,7 +142,7 @@ impl Site {
     /// The server's own words, or what stands for them.
     fn said(&self, status: StatusCode, words: &str) -> String {
         if looks_like_html(words) {
-            "answered with a web page, not JSON; is --base-url right?".to_owned()
+            "answered with a web page, not JSON".to_owned()
         } else if words.trim().is_empty() {
             status.canonical_reason().unwrap_or("no reason given").to_owned()
         } else {
@@ -176,16 +150,14 @@ impl Site {
         }
     }
 
-    fn key_names(&self) -> String {
-        let mut names = self.profile.key_variables.join(" or ");
-        names.push_str(" (or CODEANY_API_KEY)");
-        names
+    fn key_variables(&self) -> Vec<String> {
+        key_variables(self.profile)
     }
 
     /// An error inside a stream that began as a success.
     pub(crate) fn in_stream(&self, data: &[u8]) -> ProviderError {
         let text = String::from_utf8_lossy(data);
-        let told = Told::read(&text);
+        let told = VendorError::read(&text);
         let words = if told.message.is_empty() { text.as_ref() } else { &told.message };
         let words = beginning(words);
         let status = told.code.parse().ok().and_then(|code| StatusCode::from_u16(code).ok());
@@ -213,29 +185,33 @@ impl Site {
     pub(crate) fn unreachable(&self, error: reqwest::Error) -> ProviderError {
         let error = error.without_url();
         let cause = self.root_cause(&error);
+        let mut hint = None;
         let text = if error.is_builder() {
             return ProviderError::new(Kind::Configuration, format!("no request can be made: {cause}"));
         } else if let Some(limit) = open_files_limit(&error) {
             format!("cannot reach {}: {cause}; {limit}", self.name)
         } else if error.is_connect() || error.is_timeout() {
-            let hint = match self.proxy {
+            let about = match self.proxy {
                 _ if cause.contains("certificate") => {
-                    "does a proxy sign for it? Name its certificate in SSL_CERT_FILE or NODE_EXTRA_CA_CERTS"
+                    "; does a proxy sign for it? Name its certificate in SSL_CERT_FILE or NODE_EXTRA_CA_CERTS"
                         .to_owned()
                 }
                 Some(variable) if chain(&error).contains("proxy authorization required") => {
-                    format!("the proxy in {variable} wants a login: put user and password into its address")
+                    format!("; the proxy in {variable} wants a login: put user and password into its address")
                 }
                 Some(variable) => {
-                    format!("is the proxy in {variable} running, and are both addresses right?")
+                    format!("; is the proxy in {variable} running, and are both addresses right?")
                 }
-                None => "is it running, and is --base-url right?".to_owned(),
+                None => {
+                    hint = Some(Box::new(ProviderHint::CheckServer));
+                    String::new()
+                }
             };
-            format!("cannot reach {} at {}: {cause}; {hint}", self.name, self.address)
+            format!("cannot reach {} at {}: {cause}{about}", self.name, self.address)
         } else {
             format!("{} at {} broke the connection: {cause}", self.name, self.address)
         };
-        self.caused(Kind::Connection, text, error)
+        ProviderError { hint, ..self.caused(Kind::Connection, text, error) }
     }
 
     /// The answer stopped in the middle.
@@ -284,14 +260,13 @@ impl Site {
             None => Ok(()),
             Some(flavour) => {
                 let text = format!(
-                    "{} at {} answers as the {}, not as the {}: set {}",
+                    "{} at {} answers as the {}, not as the {}",
                     self.name,
                     self.address,
                     flavour.as_str(),
                     self.profile.api.as_str(),
-                    flavour.advice(self.profile)
                 );
-                Err(ProviderError::new(Kind::Configuration, text))
+                Err(ProviderError::new(Kind::Configuration, text).with_hint(flavour.hint(self.profile)))
             }
         }
     }
@@ -313,12 +288,9 @@ impl Site {
     pub(crate) fn senseless(&self, what: &str, data: &[u8]) -> ProviderError {
         let text = String::from_utf8_lossy(data.get(..EXCERPT * 4).unwrap_or(data));
         if looks_like_html(&text) {
-            let said = format!(
-                "{} answered with a web page, not JSON; is --base-url right? ({})",
-                self.name, self.address
-            );
+            let said = format!("{} at {} answered with a web page, not JSON", self.name, self.address);
             // The wrong server, or one that wants a login first: asking again brings the same page.
-            return ProviderError::new(Kind::Configuration, said);
+            return ProviderError::new(Kind::Configuration, said).with_hint(ProviderHint::CheckBaseUrl);
         }
         if let Err(foreign) = self.not_foreign(data) {
             return foreign;
@@ -369,6 +341,11 @@ fn words_of(head: &[u8]) -> Option<String> {
         }
     }
     (!words.is_empty()).then(|| words.join("\n"))
+}
+
+/// The environment variables that a profile's key is read from.
+pub(crate) fn key_variables(profile: &Profile) -> Vec<String> {
+    profile.key_variables.iter().copied().chain(["CODEANY_API_KEY"]).map(str::to_owned).collect()
 }
 
 /// `text` without any of the secrets.
@@ -422,51 +399,6 @@ fn chain(error: &dyn Error) -> String {
     text
 }
 
-impl Told {
-    fn read(body: &str) -> Self {
-        // Some servers put an error into a list.
-        let first = serde_json::from_str::<Vec<&RawValue>>(body).ok().and_then(|list| list.first().copied());
-        Self::read_json(first.map_or(body, RawValue::get), 3).unwrap_or_default()
-    }
-
-    fn read_json(json: &str, depth: u8) -> Option<Self> {
-        let outer: ErrorJson<'_> = serde_json::from_str(json).ok()?;
-        let first = |texts: [Text<'_>; 4]| texts.into_iter().find_map(Text::some).unwrap_or_default();
-        let mut told = Self {
-            message: first([outer.message, outer.msg, outer.error_msg, outer.status_msg]),
-            kind: outer.kind.0.into_owned(),
-            code: first([outer.code, outer.error_code, outer.status_code, outer.status]),
-            request_id: outer.request_id.some(),
-        };
-        let inner = [outer.error, outer.errors, outer.base_resp];
-        let inner = inner.into_iter().flatten().find(|inner| says_something(inner)).map(RawValue::get);
-        // Where there are several, the first one is told.
-        let list = inner.and_then(|list| serde_json::from_str::<Vec<&RawValue>>(list).ok());
-        let inner = list.and_then(|list| list.first().copied()).map(RawValue::get).or(inner);
-        if let Some(inner) = inner {
-            match serde_json::from_str::<String>(inner) {
-                Ok(text) => told.message = text,
-                Err(_) if depth > 0 => {
-                    let request_id = told.request_id.take();
-                    told = Self::read_json(inner, depth - 1).unwrap_or(told);
-                    told.request_id = told.request_id.take().or(request_id);
-                }
-                Err(_) => {}
-            }
-        }
-        if told.message.is_empty()
-            && let Some(detail) = outer.detail.map(RawValue::get)
-        {
-            told.message = serde_json::from_str::<String>(detail).unwrap_or_else(|_| detail.to_owned());
-        }
-        // A router's own words say nothing; what the model's host said is in here.
-        if let Some(more) = outer.metadata.map(RawValue::get) {
-            told.message = format!("{} {more}", told.message);
-        }
-        Some(told)
-    }
-}
-
 fn cause(said: &str) -> &'static str {
     let lower = said.to_ascii_lowercase();
     let has = |word| lower.contains(word);
@@ -512,22 +444,6 @@ mod tests {
 
     fn refused(status: u16, body: &str) -> ProviderError {
         site().refused(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body.as_bytes())
-    }
-
-    #[test]
-    fn error_bodies_of_all_shapes_are_read() {
-        for (body, want) in [
-            (r#"{"type":"error","error":{"type":"t","message":"m"},"request_id":"r"}"#, "m"),
-            (r#"{"error":{"message":"m","type":"t","code":null}}"#, "m"),
-            (r#"{"error":"m"}"#, "m"),
-            (r#"{"code":500,"message":"m","type":"server_error"}"#, "m"),
-            (r#"{"detail":"m"}"#, "m"),
-            (r#"[{"error":{"code":400,"message":"m","status":"INVALID_ARGUMENT"}}]"#, "m"),
-            (r#"{"detail":[{"msg":"x"}]}"#, r#"[{"msg":"x"}]"#),
-        ] {
-            assert_eq!(Told::read(body).message, want, "{body}");
-        }
-        assert_eq!(Told::read("<html>"), Told::default());
     }
 
     #[test]
@@ -658,7 +574,13 @@ mod tests {
         headers.insert(LOCATION, "https://other/v1?k=secret".parse().unwrap());
         let error = site().refused(StatusCode::MOVED_PERMANENTLY, &headers, b"");
         assert_eq!(error.kind, Kind::Configuration);
-        assert!(error.message.contains("https://other/v1:") && !error.message.contains("secret"), "{error}");
-        assert!(refused(502, "<html>").message.contains("web page"));
+        assert!(error.message.ends_with("to https://other/v1"), "{error}");
+        assert_eq!(
+            error.hint.as_deref(),
+            Some(&ProviderHint::FollowBaseUrl { to: "https://other/v1".into() })
+        );
+        let error = refused(502, "<html>");
+        assert!(error.message.contains("web page"), "{error}");
+        assert_eq!(error.hint.as_deref(), Some(&ProviderHint::CheckBaseUrl));
     }
 }

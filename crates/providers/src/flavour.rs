@@ -1,10 +1,11 @@
 //! Answers of another API than the one that was asked for. Owns telling them apart by their own marks, and what to set;
 //! it is asked only about what no decoder knows.
 
-use serde::Deserialize;
+use open_agent_model::{Changes, ProviderHint};
 use serde_json::value::RawValue;
 
-use crate::wire::{Objects, Text};
+use crate::body::{Body, first_of_list};
+use crate::wire::Objects;
 use crate::{Api, Profile};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,46 +18,15 @@ pub(crate) enum Flavour {
     Gemini,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Marks<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Text<'a>,
-    #[serde(borrow)]
-    object: Text<'a>,
-    #[serde(borrow)]
-    choices: Objects<ChoiceMarks<'a>>,
-    #[serde(borrow)]
-    content: Option<&'a RawValue>,
-    #[serde(borrow)]
-    done: Option<&'a RawValue>,
-    #[serde(borrow)]
-    message: Option<&'a RawValue>,
-    #[serde(borrow)]
-    response: Option<&'a RawValue>,
-    #[serde(borrow)]
-    candidates: Option<&'a RawValue>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ChoiceMarks<'a> {
-    #[serde(borrow)]
-    delta: Option<&'a RawValue>,
-    #[serde(borrow)]
-    message: Option<&'a RawValue>,
-}
-
 impl Flavour {
     /// Whose answer that is, if its marks leave no doubt.
     pub(crate) fn of(json: &[u8]) -> Option<Self> {
         let text = String::from_utf8_lossy(json);
         // Gemini sends a list where it was not asked for a stream of events.
-        let first = serde_json::from_str::<Vec<&RawValue>>(&text).ok().and_then(|list| list.first().copied());
-        let json = first.map_or(text.as_ref(), RawValue::get);
-        let marks: Marks<'_> = serde_json::from_str(json).ok()?;
+        let marks = Body::read(first_of_list(&text))?;
         let begins = |field: Option<&RawValue>, with: char| field.is_some_and(|f| f.get().starts_with(with));
-        let choices = marks.choices.0.iter().any(|c| c.delta.is_some() || c.message.is_some());
+        let choices = marks.choices.and_then(|raw| serde_json::from_str::<Objects<Body<'_>>>(raw.get()).ok());
+        let choices = choices.unwrap_or_default().0.iter().any(|c| c.delta.is_some() || c.message.is_some());
         Some(match (marks.kind.as_str(), marks.object.as_str()) {
             ("message_start" | "message_delta" | "message_stop", _)
             | ("content_block_start" | "content_block_delta" | "content_block_stop", _) => Self::Messages,
@@ -92,27 +62,21 @@ impl Flavour {
         }
     }
 
-    /// What to set, without what is set already.
-    pub(crate) fn advice(self, profile: &Profile) -> &'static str {
-        let advice = self.full_advice();
-        let set = advice.strip_prefix("--provider ").and_then(|rest| rest.strip_prefix(profile.name));
-        set.and_then(|rest| rest.strip_prefix(" and ")).unwrap_or(advice)
-    }
-
-    fn full_advice(self) -> &'static str {
-        match self {
-            Self::Messages => "--provider anthropic, or --base-url to an address with chat completions",
-            Self::ChatCompletions => {
-                "--provider generic, or the server's own name there, or --base-url to an address of the Messages API"
-            }
+    /// What to change so that the server is understood. A provider that is chosen already is not named.
+    pub(crate) fn hint(self, profile: &Profile) -> ProviderHint {
+        let (provider, base_url, changes) = match self {
+            Self::Messages => ("anthropic", "an address with chat completions", Changes::Either),
+            Self::ChatCompletions => ("generic", "an address of the Messages API", Changes::Either),
             Self::TextCompletions | Self::Responses => {
-                "--provider generic and --base-url to the server's chat completions; often that address ends in /v1"
+                ("generic", "the server's chat completions, whose address often ends in /v1", Changes::Both)
             }
-            Self::Ollama => "--provider ollama and --base-url to the same server with /v1 at the end",
+            Self::Ollama => ("ollama", "the same server with /v1 at the end", Changes::Both),
             Self::Gemini => {
-                "--provider generic and --base-url to its OpenAI-compatible address, which ends in /v1beta/openai"
+                ("generic", "its OpenAI-compatible address, which ends in /v1beta/openai", Changes::Both)
             }
-        }
+        };
+        let provider = (provider != profile.name).then(|| provider.to_owned());
+        ProviderHint::ChangeProvider { provider, base_url: base_url.to_owned(), changes }
     }
 }
 
@@ -121,17 +85,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_advice_repeats_what_is_set() {
-        let advice = |flavour: Flavour, name| flavour.advice(Profile::by_name(name).unwrap());
+    fn no_hint_repeats_what_is_set() {
+        let hint = |flavour: Flavour, name| match flavour.hint(Profile::by_name(name).unwrap()) {
+            ProviderHint::ChangeProvider { provider, changes, .. } => (provider, changes),
+            other => panic!("{other:?}"),
+        };
         for (flavour, own) in [
             (Flavour::TextCompletions, "generic"),
             (Flavour::Responses, "generic"),
             (Flavour::Gemini, "generic"),
             (Flavour::Ollama, "ollama"),
         ] {
-            assert!(advice(flavour, own).starts_with("--base-url"), "{}", advice(flavour, own));
-            assert!(advice(flavour, "openai").starts_with(&format!("--provider {own} and --base-url")));
+            assert_eq!(hint(flavour, own), (None, Changes::Both));
+            assert_eq!(hint(flavour, "openai"), (Some(own.to_owned()), Changes::Both));
         }
-        assert!(advice(Flavour::ChatCompletions, "anthropic").starts_with("--provider generic, or"));
+        let from_messages = hint(Flavour::ChatCompletions, "anthropic");
+        assert_eq!(from_messages, (Some("generic".to_owned()), Changes::Either));
     }
 }

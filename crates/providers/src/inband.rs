@@ -1,48 +1,14 @@
 //! Errors that a server tells inside an answer that began as a success. Owns the forms in which they were met; asked only
 //! about what is no content. Says nothing about their kind.
 
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::wire::{Maybe, Text, says_something};
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Signs<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Text<'a>,
-    #[serde(borrow)]
-    object: Text<'a>,
-    #[serde(borrow)]
-    error: Option<&'a RawValue>,
-    #[serde(borrow)]
-    errors: Option<&'a RawValue>,
-    #[serde(borrow)]
-    detail: Option<&'a RawValue>,
-    #[serde(borrow)]
-    message: Option<&'a RawValue>,
-    #[serde(borrow)]
-    msg: Option<&'a RawValue>,
-    #[serde(borrow)]
-    code: Text<'a>,
-    #[serde(borrow)]
-    error_code: Text<'a>,
-    #[serde(borrow)]
-    error_msg: Text<'a>,
-    #[serde(borrow)]
-    base_resp: Maybe<BaseResp<'a>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct BaseResp<'a> {
-    #[serde(borrow)]
-    status_code: Text<'a>,
-}
+use crate::body::Body;
+use crate::wire::{Text, says_something};
 
 /// Whether an object without content is an error.
 pub(crate) fn is_error(json: &[u8]) -> bool {
-    let Ok(signs) = serde_json::from_slice::<Signs<'_>>(json) else { return false };
+    let Ok(signs) = serde_json::from_slice::<Body<'_>>(json) else { return false };
     let says = |part: Option<&RawValue>| part.is_some_and(says_something);
     let words = |part: Option<&RawValue>| {
         part.filter(|p| p.get().starts_with('"') && !is_fine(p.get().trim_matches('"'))).is_some()
@@ -53,7 +19,7 @@ pub(crate) fn is_error(json: &[u8]) -> bool {
     if says(signs.error) || says(signs.errors) || says(signs.detail) || fails(&signs.error_code) {
         return true;
     }
-    if signs.base_resp.0.is_some_and(|b| fails(&b.status_code)) {
+    if base_failed(&signs) {
         return true;
     }
     if !is_fine(signs.error_msg.as_str()) && signs.error_code.is_empty() {
@@ -67,8 +33,11 @@ pub(crate) fn is_error(json: &[u8]) -> bool {
 
 /// Whether one part of a frame with choices says that the request failed: MiniMax tells so beside empty choices.
 pub(crate) fn has_failed_status(json: &[u8]) -> bool {
-    let signs: Option<Signs<'_>> = serde_json::from_slice(json).ok();
-    signs.and_then(|s| s.base_resp.0).is_some_and(|b| fails(&b.status_code))
+    serde_json::from_slice::<Body<'_>>(json).is_ok_and(|signs| base_failed(&signs))
+}
+
+fn base_failed(signs: &Body<'_>) -> bool {
+    signs.base_resp.and_then(|base| Body::read(base.get())).is_some_and(|base| fails(&base.status_code))
 }
 
 /// The error of an event that is no object: `[{"error":…}]`, `Error: …`, `[ERROR] …`. `name` is the event's own.

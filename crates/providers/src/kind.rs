@@ -4,9 +4,9 @@
 use open_agent_model::ProviderErrorKind as Kind;
 use reqwest::StatusCode;
 
-use crate::failure::Told;
+use crate::vendor_error::VendorError;
 
-pub(crate) fn kind_of_status(status: StatusCode, told: &Told, words: &str) -> Kind {
+pub(crate) fn kind_of_status(status: StatusCode, told: &VendorError, words: &str) -> Kind {
     if status != StatusCode::TOO_MANY_REQUESTS && is_overflow(told, words) {
         return Kind::ContextOverflow;
     }
@@ -29,7 +29,7 @@ pub(crate) fn kind_of_status(status: StatusCode, told: &Told, words: &str) -> Ki
 }
 
 /// An account without credit stays one, however long we wait.
-pub(crate) fn lacks_credit(status: u16, told: &Told, words: &str) -> bool {
+pub(crate) fn lacks_credit(status: u16, told: &VendorError, words: &str) -> bool {
     let names = [told.kind.as_str(), told.code.as_str()];
     let named =
         names.iter().any(|n| matches!(*n, "insufficient_quota" | "insufficient_balance" | "billing_error"));
@@ -42,7 +42,7 @@ pub(crate) fn lacks_credit(status: u16, told: &Told, words: &str) -> bool {
 /// How vendors say that an account has no credit. A quota that is used up may be one of a minute.
 const CREDIT: &[&str] = &["insufficient balance", "insufficient credit", "credit balance is too low"];
 
-pub(crate) fn kind_of_words(told: &Told, words: &str) -> Option<Kind> {
+pub(crate) fn kind_of_words(told: &VendorError, words: &str) -> Option<Kind> {
     if is_overflow(told, words) {
         return Some(Kind::ContextOverflow);
     }
@@ -81,7 +81,7 @@ const OVERFLOW: &[&str] = &[
     "exceeds the maximum number of tokens allowed",
 ];
 
-fn is_overflow(told: &Told, words: &str) -> bool {
+fn is_overflow(told: &VendorError, words: &str) -> bool {
     let names = [told.kind.as_str(), told.code.as_str()];
     if names.iter().any(|n| matches!(*n, "exceed_context_size_error" | "context_length_exceeded")) {
         return true;

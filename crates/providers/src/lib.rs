@@ -3,28 +3,22 @@
 
 mod address;
 mod anthropic;
+mod body;
 mod cache;
 mod config;
 mod endpoint;
 mod events;
 mod failure;
-#[cfg(test)]
-mod faults;
 mod flavour;
 mod frame;
 mod halves;
 mod inband;
 mod kind;
 mod name;
-#[cfg(test)]
-mod oddities;
 mod open_files;
 mod openai;
 mod profile;
-#[cfg(test)]
-mod replay;
-#[cfg(test)]
-mod tolerance;
+mod vendor_error;
 mod wait;
 mod wire;
 

@@ -1,6 +1,7 @@
 //! Providers as data. Owns the table of what each server wants and accepts; no code elsewhere asks for a provider's
 //! name.
 
+use open_agent_model::{Catalogue, ModelInfo};
 use serde::{Deserialize, Serialize};
 
 /// Which wire format a provider speaks.
@@ -72,8 +73,8 @@ pub struct Profile {
     pub url_variables: &'static [&'static str],
     /// At its own address it answers nobody without a key.
     pub needs_key: bool,
-    /// How the names of its models begin.
-    pub models: &'static [&'static str],
+    /// The vendors whose models it serves by default, as the catalogue names them.
+    pub vendors: &'static [&'static str],
     /// The field that bounds the answer.
     pub max_tokens: &'static str,
     /// It takes `stream_options.include_usage`.
@@ -84,8 +85,10 @@ pub struct Profile {
     pub reasoning_field: &'static str,
     /// How thinking is asked for.
     pub thinking: ThinkingStyle,
-    /// It takes documents.
+    /// Whether the API takes documents, from models that do.
     pub documents: bool,
+    /// Whether pictures and documents may stand inside tool results.
+    pub media_in_results: bool,
     /// It is told the window that it is to use, as `num_ctx` and as `options.num_ctx`. (What Ollama's own
     /// `/v1/chat/completions` makes of that depends on its version; `OLLAMA_CONTEXT_LENGTH` always works.)
     pub context_option: bool,
@@ -103,13 +106,14 @@ const COMPATIBLE: Profile = Profile {
     key_variables: &["OPENAI_API_KEY"],
     url_variables: &["OPENAI_BASE_URL"],
     needs_key: false,
-    models: &[],
+    vendors: &[],
     max_tokens: "max_tokens",
     stream_usage: true,
     reasoning_back: ReasoningBack::Present,
     reasoning_field: "reasoning_content",
     thinking: ThinkingStyle::Effort { off: None },
     documents: false,
+    media_in_results: false,
     context_option: false,
     tool_choice: true,
     tool_stream: false,
@@ -123,16 +127,17 @@ static TABLE: &[Profile] = &[
         key_variables: &["ANTHROPIC_API_KEY"],
         url_variables: &["ANTHROPIC_BASE_URL"],
         needs_key: true,
-        models: &["claude"],
+        vendors: &["anthropic"],
         thinking: ThinkingStyle::Messages,
         documents: true,
+        media_in_results: true,
         ..COMPATIBLE
     },
     Profile {
         name: "openai",
         base_url: "https://api.openai.com/v1",
         needs_key: true,
-        models: &["gpt-", "o1", "o3", "o4", "chatgpt-", "codex-"],
+        vendors: &["openai"],
         max_tokens: "max_completion_tokens",
         reasoning_back: ReasoningBack::Never,
         documents: true,
@@ -144,7 +149,7 @@ static TABLE: &[Profile] = &[
         key_variables: &["DEEPSEEK_API_KEY"],
         url_variables: &["DEEPSEEK_BASE_URL"],
         needs_key: true,
-        models: &["deepseek-"],
+        vendors: &["deepseek"],
         reasoning_back: ReasoningBack::WithCalls,
         thinking: ThinkingStyle::Switch,
         ..COMPATIBLE
@@ -155,7 +160,7 @@ static TABLE: &[Profile] = &[
         key_variables: &["ZAI_API_KEY", "GLM_API_KEY", "ZHIPUAI_API_KEY"],
         url_variables: &["ZAI_BASE_URL", "GLM_BASE_URL"],
         needs_key: true,
-        models: &["glm-"],
+        vendors: &["zai"],
         // Counts come without being asked for.
         stream_usage: false,
         thinking: ThinkingStyle::Switch,
@@ -203,9 +208,6 @@ static TABLE: &[Profile] = &[
     COMPATIBLE,
 ];
 
-/// Short names of Claude models, as the catalogue knows them.
-const CLAUDE_ALIASES: &[&str] = &["sonnet", "opus", "haiku", "fable"];
-
 impl Profile {
     /// The profile of that name.
     #[must_use]
@@ -214,18 +216,34 @@ impl Profile {
         TABLE.iter().find(|p| p.name == name)
     }
 
-    /// The provider that a model's name speaks for; `None` if it speaks for none.
+    /// The provider that serves a model: the one that serves its vendor, as far as `catalogue` knows that, else the one
+    /// whose way to name models this is. `None` if there is none.
     #[must_use]
-    pub fn for_model(model: &str) -> Option<&'static Self> {
-        if CLAUDE_ALIASES.contains(&model) {
-            return Self::by_name("anthropic");
+    pub fn for_model(model: &str, catalogue: &Catalogue) -> Option<&'static Self> {
+        let info = catalogue.find(model).unwrap_or_else(|| ModelInfo::unknown(model));
+        // `vendor/model` is how a router names it, unless the whole name is known.
+        let is_routed = model.contains('/') && info.name != model;
+        if is_routed {
+            return Self::by_name("openrouter");
         }
-        let named = TABLE.iter().find(|p| p.models.iter().any(|prefix| model.starts_with(prefix)));
-        named.or_else(|| {
-            // `vendor/model` is how a router names them, `model:size` how Ollama does.
+        let of_vendor = TABLE.iter().find(|p| p.vendors.contains(&info.vendor.as_str()));
+        // `model:size` is how Ollama names them.
+        of_vendor.or_else(|| {
             let name = if model.contains('/') { "openrouter" } else { "ollama" };
             if model.contains(['/', ':']) { Self::by_name(name) } else { None }
         })
+    }
+
+    /// What of a model's abilities holds at a server with this profile.
+    pub(crate) fn capabilities(&self, model: &ModelInfo) -> ModelInfo {
+        let mut holds = model.clone();
+        if !self.documents {
+            holds.pdf = Some(false);
+        }
+        if !self.media_in_results {
+            holds.media_in_results = Some(false);
+        }
+        holds
     }
 
     /// All profiles.
@@ -255,16 +273,24 @@ mod tests {
 
     #[test]
     fn a_models_name_chooses_the_provider() {
-        let of = |model| Profile::for_model(model).map(|p| p.name);
+        let mut catalogue = Catalogue::default();
+        let mine = ModelInfo { vendor: "deepseek".into(), ..ModelInfo::unknown("org/mine") };
+        catalogue.register_model(mine);
+        let of = |model| Profile::for_model(model, &catalogue).map(|p| p.name);
         assert_eq!(of("claude-sonnet-4-6"), Some("anthropic"));
         assert_eq!(of("opus"), Some("anthropic"));
+        assert_eq!(of("claude-next-99"), Some("anthropic"));
+        assert_eq!(of("org/mine"), Some("deepseek"), "a registered model's vendor counts");
         assert_eq!(of("gpt-4o"), Some("openai"));
+        assert_eq!(of("gpt-99"), Some("openai"));
         assert_eq!(of("o3-mini"), Some("openai"));
         assert_eq!(of("deepseek-chat"), Some("deepseek"));
         assert_eq!(of("glm-4.6"), Some("glm"));
         assert_eq!(of("qwen/qwen3-max"), Some("openrouter"));
         assert_eq!(of("anthropic/claude-opus-5"), Some("openrouter"));
+        assert_eq!(of("deepseek-ai/DeepSeek-V3"), Some("openrouter"));
         assert_eq!(of("llama3.2:3b"), Some("ollama"));
         assert_eq!(of("smol"), None);
+        assert_eq!(of("gemini-2.5-pro"), None, "no profile serves that vendor");
     }
 }

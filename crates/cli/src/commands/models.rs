@@ -1,11 +1,12 @@
 //! `models`: the catalogue as a table or as JSON. Asks nobody: what is shown is what the program knows.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 
 use anyhow::Result;
 use clap::Args;
 use open_agent::model::PRICES_AS_OF;
-use open_agent::{Catalogue, Cost, Effort, ModelInfo};
+use open_agent::{Catalogue, Cost, Effort, ModelInfo, ThinkingKinds};
 use serde::Serialize;
 
 use crate::exit::Exit;
@@ -25,6 +26,8 @@ pub(crate) struct Models {
 struct Listing {
     /// The day the prices were taken.
     prices_as_of: &'static str,
+    /// Short names, and the models that they stand for.
+    aliases: BTreeMap<String, String>,
     /// In USD for a million tokens; `null` = not known.
     models: Vec<Row>,
 }
@@ -32,6 +35,8 @@ struct Listing {
 #[derive(Serialize)]
 struct Row {
     value: String,
+    /// Short names that stand for it now.
+    aliases: Vec<String>,
     vendor: String,
     input_usd_per_mtok: Option<f64>,
     output_usd_per_mtok: Option<f64>,
@@ -53,14 +58,26 @@ struct Row {
 impl Models {
     pub(crate) fn run(self) -> Result<Exit> {
         let filter = self.filter.unwrap_or_default().to_lowercase();
-        let wanted =
-            |m: &ModelInfo| m.name.to_lowercase().contains(&filter) || m.vendor.to_lowercase().contains(&filter);
-        let models: Vec<Row> = Catalogue::default().all().filter(wanted).map(Row::from).collect();
+        let catalogue = Catalogue::default();
+        let owned = |(alias, model): (&str, &str)| (alias.to_owned(), model.to_owned());
+        let mut aliases: BTreeMap<String, String> = catalogue.aliases().map(owned).collect();
+        // Whoever looks for a short name is shown the model that it stands for.
+        let stands_for = aliases.get(&filter).cloned();
+        let wanted = |m: &ModelInfo| {
+            let names = [m.name.to_lowercase(), m.vendor.to_lowercase()];
+            names.iter().any(|name| name.contains(&filter)) || stands_for.as_ref() == Some(&m.name)
+        };
+        let mut models: Vec<Row> = catalogue.all().filter(wanted).map(Row::from).collect();
+        for row in &mut models {
+            let own = aliases.iter().filter(|(_, model)| **model == row.value);
+            row.aliases = own.map(|(alias, _)| alias.clone()).collect();
+        }
+        aliases.retain(|_, model| models.iter().any(|row| row.value == *model));
         let text = if self.json {
-            let listing = Listing { prices_as_of: PRICES_AS_OF, models };
+            let listing = Listing { prices_as_of: PRICES_AS_OF, aliases, models };
             serde_json::to_string_pretty(&listing)? + "\n"
         } else {
-            table(&models)
+            table(&models, &aliases)
         };
         let mut stdout = io::stdout().lock();
         stdout.write_all(text.as_bytes())?;
@@ -80,21 +97,22 @@ impl From<ModelInfo> for Row {
             cache_write_1h_usd_per_mtok: usd(|p| p.cache_write_1h),
             display_name: m.display_name(),
             description: m.description(),
-            supports_effort: !m.efforts.is_empty(),
-            supports_adaptive_thinking: m.adaptive_thinking,
+            supports_effort: m.efforts.as_ref().is_some_and(|efforts| !efforts.is_empty()),
+            supports_adaptive_thinking: m.thinking.is_some_and(|kinds| kinds.adaptive),
             value: m.name,
+            aliases: Vec::new(),
             vendor: m.vendor,
             context_tokens: m.context_tokens,
             max_output_tokens: m.max_output_tokens,
-            thinking: m.thinking,
-            vision: m.vision,
-            pdf: m.pdf,
-            supported_effort_levels: m.efforts,
+            thinking: m.thinking.is_some_and(ThinkingKinds::thinks),
+            vision: m.vision == Some(true),
+            pdf: m.pdf == Some(true),
+            supported_effort_levels: m.efforts.unwrap_or_default(),
         }
     }
 }
 
-fn table(models: &[Row]) -> String {
+fn table(models: &[Row], aliases: &BTreeMap<String, String>) -> String {
     let usd = |price: Option<f64>| price.map_or_else(|| "-".to_owned(), |p| format!("{p}"));
     let tokens = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
     let mut rows = vec![
@@ -126,6 +144,10 @@ fn table(models: &[Row]) -> String {
         }
         text += line.trim_end();
         text.push('\n');
+    }
+    let aliases: Vec<String> = aliases.iter().map(|(alias, model)| format!("{alias} = {model}")).collect();
+    if !aliases.is_empty() {
+        text += &format!("\nShort names: {}.\n", aliases.join(", "));
     }
     text += &format!("\nPrices in USD for a million tokens, as of {PRICES_AS_OF}; - = not known.\n");
     text

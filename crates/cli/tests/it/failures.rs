@@ -24,7 +24,7 @@ const FAILURES: &[Failure] = &[
         replies: || vec![Reply::error(401, "authentication_error", "invalid x-api-key")],
         args: &[],
         subtype: "error_during_execution",
-        says: "invalid x-api-key",
+        says: "invalid x-api-key: check ANTHROPIC_API_KEY or CODEANY_API_KEY",
     },
     Failure {
         name: "no such model",
@@ -45,7 +45,21 @@ const FAILURES: &[Failure] = &[
         replies: || vec![Reply::raw(200, "text/html", "<html><title>Proxy login</title></html>")],
         args: &[],
         subtype: "error_during_execution",
-        says: "web page",
+        says: "web page, not JSON: is --base-url right?",
+    },
+    Failure {
+        name: "a redirect",
+        replies: || vec![Reply::raw(308, "text/plain", "").header("location", "http://other.example/v1")],
+        args: &[],
+        subtype: "error_during_execution",
+        says: "to http://other.example/v1: set --base-url to http://other.example/v1",
+    },
+    Failure {
+        name: "another API",
+        replies: || vec![Reply::sse("data: {\"object\":\"chat.completion.chunk\",\"choices\":[]}\n\n")],
+        args: &[],
+        subtype: "error_during_execution",
+        says: "use --provider generic, or set --base-url to an address of the Messages API",
     },
     Failure {
         name: "the turns are used up",
@@ -174,6 +188,8 @@ fn what_outlasts_its_retries_is_a_failure_and_each_retry_is_told() {
         let out = rig.finish(child);
         assert_eq!(out.code(), 1);
         assert!(out.stderr.starts_with(&start) && out.stderr.contains("after 4 attempts"), "{}", out.stderr);
+        let hinted = out.stderr.contains("(after 4 attempts): is it running, and is --base-url right?");
+        assert_eq!(hinted, start.contains("cannot reach"), "{}", out.stderr);
         let frames = out.frames();
         let retries: Vec<_> = frames.iter().filter(|f| f["subtype"] == "api_retry").collect();
         assert_eq!(retries.len(), 3, "{}", out.stdout);

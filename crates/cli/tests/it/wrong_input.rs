@@ -47,7 +47,14 @@ fn wrong_usage_is_exit_2_with_a_way_out() {
             &["-p", "Go", "--model", "acme-1"],
             "error: no provider is known for the model \"acme-1\": name one with",
         ),
-        (&["-p", "Go", "--base-url", "nonsense"], "error: "),
+        (
+            &["-p", "Go", "--base-url", "nonsense"],
+            "error: the base URL is not an http or https address: is --base-url right?",
+        ),
+        (
+            &["-p", "Go", "--provider", "generic", "--model", "m", "--base-url", ""],
+            "error: the provider \"generic\" has no address of its own: give an address with --base-url",
+        ),
         (&["-p", "Go", "--tools", "Reed"], "error: there is no tool \"Reed\": there are "),
         (
             &["-p", "Go", "--allowedTools", "Bash(git *)"],
@@ -89,7 +96,9 @@ fn no_key_for_the_vendors_own_host() {
         let out = rig.finish(rig.bare(args).spawn().unwrap());
         assert_eq!(out.code(), 2);
         assert!(out.stderr.starts_with("error: no API key for api."), "{}", out.stderr);
-        assert!(out.stderr.contains(variable) && out.stderr.contains("--base-url"), "{}", out.stderr);
+        let way_out =
+            format!(": set {variable} or CODEANY_API_KEY, or name a server that needs none with --base-url");
+        assert!(out.stderr.contains(&way_out), "{}", out.stderr);
     }
     // Elsewhere none is asked for.
     let out = rig.finish(rig.bare(["-p", "Go", "--base-url", &rig.server.url()]).spawn().unwrap());
@@ -179,4 +188,25 @@ fn help_names_every_option_and_the_exit_codes() {
     }
     assert!(out.stdout.contains("130 interrupted"));
     assert!(!out.stdout.contains("allowedTools"), "an alias is for scripts, not for readers");
+}
+
+#[test]
+fn short_names_are_listed_with_the_models_that_they_stand_for() {
+    let rig = rig();
+    let help = rig.run(["--help"]).stdout;
+    let out = rig.run(["models"]).stdout;
+    let listing: serde_json::Value = serde_json::from_str(&rig.run(["models", "--json"]).stdout).unwrap();
+    let catalogue = open_agent::Catalogue::default();
+    assert!(catalogue.aliases().count() >= 4);
+    for (alias, model) in catalogue.aliases() {
+        assert!(out.contains(&format!("{alias} = {model}")), "{out}");
+        assert_eq!(listing["aliases"][alias], model);
+        let row = listing["models"].as_array().unwrap().iter().find(|row| row["value"] == model).unwrap();
+        assert_eq!(row["aliases"], serde_json::json!([alias]));
+        assert!(help.contains(alias), "{help}");
+        rig.run(["-p", "Go", "--model", alias]);
+        assert_eq!(rig.requests().last().unwrap().body["model"], model);
+    }
+    let one = rig.run(["models", "opus"]).stdout;
+    assert!(one.contains("Short names: opus = ") && !one.contains("sonnet"), "{one}");
 }

@@ -40,20 +40,6 @@ pub(crate) fn bound(content: Vec<ResultBlock>) -> Vec<ResultBlock> {
     out
 }
 
-/// Puts a word in the place of documents, for a model that takes none.
-pub(crate) fn without_documents(content: Vec<ResultBlock>) -> Vec<ResultBlock> {
-    let replace = |block| match block {
-        ResultBlock::Document { title, .. } => {
-            let title = title.unwrap_or_else(|| "The document".into());
-            ResultBlock::text(format!(
-                "{title} was left out: this model takes no documents. Extract its text another way."
-            ))
-        }
-        other => other,
-    };
-    content.into_iter().map(replace).collect()
-}
-
 fn media_size(block: &ResultBlock) -> usize {
     match block {
         ResultBlock::Image { source: Source::Inline { data, .. } }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use open_agent_model::{
-    Answer, AskId, Block, CallId, Change, Cost, Message, MessageId, Prefix, QueueId, Role, RunId, SessionId,
+    Answer, AskId, Block, CallId, Change, Cost, Message, MessageId, Prefix, ProviderError, QueueId, Role, RunId,
+    SessionId,
     Timestamp,
 };
 use open_agent_session::{
@@ -24,6 +25,7 @@ use crate::{EngineError, EventSink, Host, Identity, Inbox, Machine, RunSpec, Ste
 
 mod bound;
 mod commands;
+mod fit;
 mod model;
 mod news;
 mod reserve;
@@ -51,6 +53,9 @@ pub struct Driver {
     /// Calls that were ruled and not started: a cache, the log can make them again.
     prepared: HashMap<CallId, Prepared>,
     live: LiveCalls,
+    fit: fit::Fit,
+    /// The failure of the last request, unless it is made again.
+    failure: Option<ProviderError>,
     /// The moment before which no request is to be made, and when that is at the latest, whatever becomes of the clock.
     waits: Option<(Timestamp, Instant)>,
 }
@@ -111,6 +116,8 @@ impl Driver {
             tools: None,
             prepared: HashMap::new(),
             live: LiveCalls::default(),
+            fit: fit::Fit::default(),
+            failure: None,
             waits: None,
         };
         driver.tell_damage(&log).await?;
@@ -166,6 +173,13 @@ impl Driver {
         self.host.budget.spent_before()
     }
 
+    /// The failure of the provider that ended the run, as it came, with what the user could change. Known to the driver
+    /// that made the request only; the log holds its kind and message.
+    #[must_use]
+    pub fn failure(&self) -> Option<&ProviderError> {
+        self.failure.as_ref()
+    }
+
     /// Sends events there from now on.
     pub fn set_sink(&mut self, sink: EventSink) {
         self.sink = sink;
@@ -185,6 +199,7 @@ impl Driver {
     pub async fn begin(&mut self, spec: RunSpec) -> Result<RunId, EngineError> {
         let content = prompt_content(spec.prompt.clone())?;
         self.prepared.clear();
+        self.failure = None;
         // Only a caller who drives by hand can have left calls running.
         let mut entries = self.stop_calls().await;
         if !entries.is_empty() {

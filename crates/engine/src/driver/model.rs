@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use open_agent_model::{
     Assembled, Assembler, Block, Cost, CostSource, Message, MessageId, ModelEvent, ModelRequest, ModelStream, Open,
-    Provider, ProviderError, ProviderErrorKind, Role, StopReason, ToolChoice, ToolUseId, Usage,
+    Price, Provider, ProviderError, ProviderErrorKind, Role, StopReason, ToolChoice, ToolUseId, Usage,
 };
 use open_agent_session::{Durability, ModelDone, ModelFailed, Notice, NoticeKind, SessionEntry};
 use tokio::time::Instant;
 
+use super::fit;
 use super::tell::Teller;
 use super::{Driver, next_letter};
 use super::tokens::{billed, estimate, guessed, truncation};
@@ -27,7 +28,7 @@ const MAX_CALLS: usize = 1_000;
 impl Driver {
     pub(super) async fn call_model(&mut self) -> Result<(), EngineError> {
         let host = Arc::clone(&self.host);
-        let mut request = self.request();
+        let (mut request, media_note) = self.request();
         let model = Arc::clone(&request.model);
         if let Err(invalid) = request.check() {
             // Never sent: an invalid history would make this and every later request fail.
@@ -35,14 +36,17 @@ impl Driver {
             let error = ProviderError::new(ProviderErrorKind::InvalidRequest, text);
             return self.failed(&model, Some(error), Vec::new(), Spent::nothing()).await;
         }
-        let fitted = self.new_notices(NoticeKind::RequestFitted, host.provider.notes(&request));
+        let price = request.info.price;
+        // The vendor's count of the last request is a bound from below: conversations grow.
+        let sent = estimate(&request);
+        let estimate = sent.max(self.machine.context_tokens());
+        request.options.max_tokens = fit::max_tokens(request.options.max_tokens, &request.info, estimate);
+        let notes = host.provider.notes(&request).into_iter().chain(media_note).collect();
+        let fitted = self.new_notices(NoticeKind::RequestFitted, notes);
         if !fitted.is_empty() {
             // Told before the request is made; then the same step comes again.
             return self.record(fitted, Durability::Written).await;
         }
-        // The vendor's count of the last request is a bound from below: conversations grow.
-        let sent = estimate(&request);
-        let estimate = sent.max(self.machine.context_tokens());
         let reservation = match self.reserve(&request, estimate).await? {
             // The run was interrupted or its settings were changed, which comes first.
             None => return Ok(()),
@@ -81,16 +85,13 @@ impl Driver {
         };
         let api_ms = millis(began.elapsed());
         let cost = match &answered {
-            Some(Ok(())) => self.cost_of(&model, &billed(&assembler, sent)),
+            Some(Ok(())) => cost_of(price, &billed(&assembler, sent)),
             // It broke off, so what was told is less than what came.
             _ if assembler.output_bytes() > 0 => {
                 let (told, guess) = (billed(&assembler, sent), guessed(&assembler, sent));
-                self.cost_of(
-                    &model,
-                    &Usage { output_tokens: told.output_tokens.max(guess.output_tokens), ..told },
-                )
+                cost_of(price, &Usage { output_tokens: told.output_tokens.max(guess.output_tokens), ..told })
             }
-            _ => self.cost_of(&model, &assembler.usage().total()),
+            _ => cost_of(price, &assembler.usage().total()),
         };
         host.budget.settle(reservation, cost);
         let usage = assembler.usage().total();
@@ -111,9 +112,10 @@ impl Driver {
         }
     }
 
-    fn request(&mut self) -> ModelRequest {
+    /// The request, and what people are to be told of what it leaves out.
+    fn request(&mut self) -> (ModelRequest, Option<String>) {
         self.tools = Some(self.snapshot());
-        let messages = self.machine.transcript().messages().to_vec();
+        let mut messages = self.machine.transcript().messages().to_vec();
         let mut options = self.host.request.clone();
         options.resumes_pause =
             self.machine.resumes_pause() && messages.last().is_some_and(|m| m.role == Role::Assistant);
@@ -128,10 +130,11 @@ impl Driver {
             options.tool_choice = ToolChoice::Auto;
         }
         let model = run.map_or_else(|| Arc::from(""), |r| Arc::clone(&r.model));
-        // What this model can, which is not always the one the run began with.
-        let most = self.host.catalogue.find(&model).and_then(|m| m.max_output_tokens);
-        options.max_tokens = options.max_tokens.min(most.unwrap_or(u64::MAX));
-        ModelRequest { model, prefix: self.machine.prefix().cloned().unwrap_or_default(), messages, options }
+        // This model is not always the one that the run began with.
+        let info = self.fit.info(&self.host, &model);
+        let note = self.fit.media(&model, &info, &mut messages);
+        let prefix = self.machine.prefix().cloned().unwrap_or_default();
+        (ModelRequest { model, info, prefix, messages, options }, note)
     }
 
     async fn done(
@@ -206,15 +209,18 @@ impl Driver {
                 error,
                 config: &self.host.retry,
                 fallback: self.host.fallback_model.as_ref(),
+                sent_media: self.fit.sent_media(),
                 now: clock.now(),
                 chance,
             })
         });
         let interrupted = decided.is_none();
+        let provider_error = error;
         let (error, retry, entries) = match decided {
             Some(Failed { failure, retry, entries }) => (Some(failure), retry, entries),
             None => (None, None, Vec::new()),
         };
+        self.failure = provider_error.filter(|_| retry.is_none());
         let partial = (!partial.is_empty()).then(|| {
             Arc::new(Message {
                 id: MessageId::from_number(clock.new_id()),
@@ -235,14 +241,6 @@ impl Driver {
         }
     }
 
-    fn cost_of(&self, model: &str, usage: &Usage) -> Option<Cost> {
-        // Nothing was used, so nothing is owed, whatever the price.
-        if *usage == Usage::default() {
-            return Some(Cost(0));
-        }
-        self.host.catalogue.find(model).and_then(|m| m.price).map(|price| price.of(usage))
-    }
-
     /// Vendors' ids are made legal and unique before they enter the log.
     fn with_legal_ids(&self, mut content: Vec<Block>) -> Vec<Block> {
         let transcript = self.machine.transcript();
@@ -261,6 +259,14 @@ impl Driver {
         }
         content
     }
+}
+
+fn cost_of(price: Option<Price>, usage: &Usage) -> Option<Cost> {
+    // Nothing was used, so nothing is owed, whatever the price.
+    if *usage == Usage::default() {
+        return Some(Cost(0));
+    }
+    price.map(|price| price.of(usage))
 }
 
 /// What a request used.

@@ -20,6 +20,8 @@ pub struct TokenCount {
     pub input_tokens: u64,
     /// The provider counts nothing beforehand, so it was estimated from the request's length.
     pub estimated: bool,
+    /// The size of the model's context window, which input and answer share; `None` if it is not known.
+    pub context_tokens: Option<u64>,
 }
 
 impl Driver {
@@ -46,11 +48,18 @@ impl Driver {
         };
         let mut options = self.host.request.clone();
         (options.thinking, options.effort) = (settings.thinking, settings.effort);
-        let messages = transcript.messages().to_vec();
-        let request = ModelRequest { model: settings.model, prefix, messages, options };
+        let mut messages = transcript.messages().to_vec();
+        let info = self.fit.info(&self.host, &settings.model);
+        self.fit.media(&settings.model, &info, &mut messages);
+        let context_tokens = info.context_tokens;
+        let request = ModelRequest { model: settings.model, info, prefix, messages, options };
         let about = estimate(&request);
         let counted = self.host.provider.count_tokens(request).await.map_err(EngineError::Provider)?;
-        Ok(TokenCount { input_tokens: counted.unwrap_or(about), estimated: counted.is_none() })
+        Ok(TokenCount {
+            input_tokens: counted.unwrap_or(about),
+            estimated: counted.is_none(),
+            context_tokens,
+        })
     }
 }
 

@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use open_agent_model::{Access, AskId, CallId, Decision, Effect, Outcome, RawJson, ResultBlock};
+use open_agent_model::{Access, AskId, CallId, Decision, Effect, Outcome, RawJson};
 use open_agent_policy::Verdict;
 use open_agent_session::{Done, Durability, Ruled, SessionEntry};
 use open_agent_tool::{CxParts, PreparedCall, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSet};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 
-use super::bound::{bound, without_documents};
+use super::bound::bound;
 use super::tell::Teller;
 use super::{Driver, Prepared, changes_of, next_letter};
 use crate::EngineError;
@@ -26,8 +26,6 @@ const ABORT: Duration = Duration::from_millis(200);
 pub(super) struct LiveCalls {
     tasks: JoinSet<Result<ToolOutput, ToolError>>,
     by_task: HashMap<Id, Live>,
-    /// The model that asked takes no documents.
-    no_documents: bool,
     cancel: tokio_util::sync::CancellationToken,
 }
 
@@ -70,8 +68,6 @@ impl Driver {
                 return Ok(());
             }
         }
-        let model = self.machine.run().map(|r| Arc::clone(&r.model)).unwrap_or_else(|| "".into());
-        self.live.no_documents = !self.host.provider.capabilities(&model).documents;
         tokio::select! {
             biased;
             () = self.cancel.cancelled() => {
@@ -206,11 +202,6 @@ impl LiveCalls {
         entries
     }
 
-    fn fit(&self, content: Vec<ResultBlock>) -> Vec<ResultBlock> {
-        let content = bound(content);
-        if self.no_documents { without_documents(content) } else { content }
-    }
-
     fn entry(
         &mut self,
         joined: Result<(Id, Result<ToolOutput, ToolError>), JoinError>,
@@ -225,7 +216,7 @@ impl LiveCalls {
             Ok(output) => Done {
                 call: live.call,
                 outcome: if output.is_error { Outcome::Error } else { Outcome::Ok }.into(),
-                content: self.fit(output.content),
+                content: bound(output.content),
                 details: output.details,
                 provenance: output.provenance,
                 changes: changes_of(output.is_error, output.changes),

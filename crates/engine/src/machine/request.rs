@@ -31,6 +31,8 @@ pub(crate) struct FailureFacts<'a> {
     pub config: &'a RetryConfig,
     /// The model to ask when this one has no luck.
     pub fallback: Option<&'a Arc<str>>,
+    /// The request held pictures or documents.
+    pub sent_media: bool,
     /// The time.
     pub now: Timestamp,
     /// A random number between 0 and 1, by which waits vary.
@@ -63,7 +65,7 @@ impl Machine {
         let fallback = facts.fallback.filter(|fallback| *fallback != model);
         let verdict = config.decide(error, failures, facts.chance);
         let (mut note, mut retry, mut entries) = (String::new(), None, Vec::new());
-        let refused_media = matches!(verdict, Verdict::Hopeless | Verdict::Exhausted)
+        let refused_media = (matches!(verdict, Verdict::Hopeless | Verdict::Exhausted) && facts.sent_media)
             .then(|| withheld(error, model, &self.transcript))
             .flatten();
         match (verdict, fallback) {

@@ -10,8 +10,8 @@ use std::task::Context;
 use open_agent_engine::{Driver, Machine, Progress};
 use open_agent_model::scripted::{Reply, Scripted};
 use open_agent_model::{
-    Answer, CallId, Effect, MessageId, ModelRequest, ProviderErrorKind, RequestOptions, Seq, SessionId,
-    StopReason,
+    Answer, CallId, Effect, MessageId, ModelInfo, ModelRequest, ProviderErrorKind, RequestOptions, Seq,
+    SessionId, StopReason,
 };
 use open_agent_session::{
     Claim, Durability, EncodedRecord, MemoryStore, Owner, RunLimits, SessionEntry, SessionStore, Stored,
@@ -97,7 +97,13 @@ fn assert_sendable(records: &[Stored]) {
         messages.push(Arc::new(open_agent_model::Message::user(id, "next")));
     }
     let (prefix, options) = (Arc::default(), RequestOptions::default());
-    let request = ModelRequest { model: "m".into(), prefix, messages, options };
+    let request = ModelRequest {
+        model: "m".into(),
+        info: Arc::new(ModelInfo::unknown("m")),
+        prefix,
+        messages,
+        options,
+    };
     assert_eq!(request.check(), Ok(()));
 }
 

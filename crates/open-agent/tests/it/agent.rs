@@ -5,7 +5,7 @@ use std::path::Path;
 use open_agent::model::{Block, ProviderErrorKind, RequestOptions, Secret, ToolChoice};
 use open_agent::testing::{Reply, Scripted, newest_results};
 use open_agent::{
-    Agent, AgentBuilder, AgentError, AgentOptions, ConfigError, Cost, Effort, Env, PermissionMode,
+    Agent, AgentBuilder, AgentError, AgentOptions, Catalogue, ConfigError, Cost, Effort, Env, PermissionMode,
     RetryConfig, RunStatus, SessionId, ThinkingMode, ToolScheduling,
 };
 use open_agent_testkit::server::{ModelServer, Reply as ServerReply, Script};
@@ -38,7 +38,8 @@ async fn every_option_makes_a_difference() {
     let plain = requests_with(|_| {}).await;
     assert_eq!(&*plain.model, "claude-sonnet-4-6");
 
-    assert_eq!(&*requests_with(|o| o.model = Some("haiku".into())).await.model, "claude-haiku-4-5");
+    let haiku = Catalogue::default().resolve("haiku").to_owned();
+    assert_eq!(*requests_with(|o| o.model = Some("haiku".into())).await.model, *haiku);
     assert_eq!(options_with(|o| o.max_tokens = Some(77)).await.max_tokens, 77);
     assert_eq!(options_with(|o| o.temperature = Some(0.5)).await.temperature, Some(0.5));
     let stops = vec!["END".to_owned()];
@@ -149,7 +150,7 @@ async fn retries_and_fallback_are_as_told() {
     );
     let set = |o: &mut AgentOptions| {
         o.retry = quick(1);
-        o.fallback_model = Some("haiku".into());
+        o.fallback_model = Some("claude-haiku-4-5".into());
     };
     let result = agent(&down(), set).prompt("x").await.unwrap();
     assert!(result.is_success());
@@ -374,8 +375,10 @@ async fn the_model_is_switched_between_runs_and_within_one() {
     assert!(place.set(agent.clone()).is_ok());
     let result = agent.prompt("go").await.unwrap();
     let costs: Vec<(&str, u32)> = result.cost_by_model.iter().map(|m| (&*m.model, m.requests)).collect();
-    assert_eq!(costs, [("claude-haiku-4-5", 1), ("claude-sonnet-4-6", 1)], "costs are kept apart");
-    agent.switch_model("sonnet").unwrap();
+    let catalogue = Catalogue::default();
+    let haiku = catalogue.resolve("haiku");
+    assert_eq!(costs, [(haiku, 1), ("claude-sonnet-4-6", 1)], "costs are kept apart");
+    agent.switch_model("claude-sonnet-4-6").unwrap();
     agent.set_max_thinking_tokens(Some(2_000)).unwrap();
     agent.prompt("more").await.unwrap();
     let asked: Vec<(String, Option<ThinkingMode>, Option<Effort>)> = model
@@ -383,7 +386,7 @@ async fn the_model_is_switched_between_runs_and_within_one() {
         .iter()
         .map(|r| (r.model.to_string(), r.options.thinking, r.options.effort))
         .collect();
-    let (haiku, sonnet) = ("claude-haiku-4-5".to_owned(), "claude-sonnet-4-6".to_owned());
+    let (haiku, sonnet) = (haiku.to_owned(), "claude-sonnet-4-6".to_owned());
     let budget = Some(ThinkingMode::Enabled { budget_tokens: 2_000 });
     let low = Some(Effort::Low);
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use open_agent::model::{BoxFuture, Capabilities, ModelRequest, ModelStream, ProviderError};
+use open_agent::model::{BoxFuture, ModelInfo, ModelRequest, ModelStream, ProviderError};
 use open_agent::testing::{Reply, Scripted};
 use open_agent::{
     Agent, AgentBuilder, Budget, BudgetScope, ConfigError, Cost, Env, Provider, QueryResult, RunStatus,
@@ -67,7 +67,7 @@ impl Provider for Slow {
         })
     }
 
-    fn capabilities(&self, model: &str) -> Capabilities {
+    fn capabilities(&self, model: &ModelInfo) -> ModelInfo {
         self.model.capabilities(model)
     }
 }

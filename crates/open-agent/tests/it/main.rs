@@ -6,6 +6,7 @@ mod agent;
 mod budget;
 mod examples;
 mod idle;
+mod models;
 mod options;
 mod peer_llama;
 mod peer_mocks;

@@ -7,7 +7,7 @@ mod thinking;
 use std::fmt;
 
 use open_agent_model::{
-    BoxFuture, Capabilities, ModelRequest, ModelStream, Provider, ProviderError, ProviderErrorKind as Kind,
+    BoxFuture, ModelInfo, ModelRequest, ModelStream, Provider, ProviderError, ProviderErrorKind as Kind,
 };
 use serde::Deserialize;
 
@@ -16,6 +16,7 @@ use crate::wire::Num;
 use crate::{ENCODED_LIMIT, ProviderConfig};
 
 pub(crate) use request::{NOTHING_VISIBLE, plain_text};
+pub(crate) use thinking::left_out;
 
 /// A server that speaks the Messages API.
 pub struct AnthropicProvider {
@@ -61,9 +62,8 @@ impl Provider for AnthropicProvider {
         Box::pin(async move { self.count(&request).await.map(Some) })
     }
 
-    fn capabilities(&self, _model: &str) -> Capabilities {
-        let config = self.endpoint.config();
-        Capabilities { provider: config.name.clone(), documents: config.profile.documents }
+    fn capabilities(&self, model: &ModelInfo) -> ModelInfo {
+        self.endpoint.config().profile.capabilities(model)
     }
 
     fn notes(&self, request: &ModelRequest) -> Vec<String> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use open_agent_model::{
-    Block, Message, ModelRequest, Prefix, RawJson, ResultBlock, Role, Source, ToolChoice,
+    Block, Message, ModelRequest, Prefix, RawJson, ResultBlock, Role, Source, ToolChoice, ToolResult,
 };
 use serde::Serialize;
 
@@ -103,7 +103,7 @@ enum Piece<'a> {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum WireBlock<'a> {
     Text {
-        text: &'a str,
+        text: Cow<'a, str>,
     },
     Image {
         source: WireSource<'a>,
@@ -202,8 +202,16 @@ impl Encoder {
         let prefix = std::slice::from_ref(&request.prefix);
         self.prefixes.append(&mut out, prefix, |_| false, |p, _| encode_prefix(p, self.marks))?;
         out.extend_from_slice(b",\"messages\":[");
-        let written_here = |m: &Message| m.model.as_deref() == Some(&*request.model);
-        let ends = self.messages.append(&mut out, &request.messages, written_here, encode_message)?;
+        let media_in_results = request.info.media_in_results != Some(false);
+        let form = |m: &Message| match m.role {
+            Role::Assistant => m.model.as_deref() == Some(&*request.model),
+            Role::User => media_in_results,
+        };
+        let encode = |m: &Message, form| match m.role {
+            Role::Assistant => encode_answer(m, form),
+            Role::User => encode_user(m, form),
+        };
+        let ends = self.messages.append(&mut out, &request.messages, form, encode)?;
         if self.marks {
             mark(&mut out, &request.messages, &ends);
         }
@@ -271,18 +279,67 @@ fn encode_prefix(prefix: &Prefix, marks: bool) -> Result<Vec<u8>, serde_json::Er
     Ok(out)
 }
 
-fn encode_message(message: &Message, written_here: bool) -> Result<Vec<u8>, serde_json::Error> {
-    let mut content: Vec<Piece<'_>> =
-        message.content.iter().filter_map(|block| piece(block, written_here)).collect();
-    if content.is_empty() {
-        content.push(Piece::Block(WireBlock::Text { text: NOTHING_VISIBLE }));
+/// `written_here`: by the model that is asked now.
+fn encode_answer(message: &Message, written_here: bool) -> Result<Vec<u8>, serde_json::Error> {
+    encode(message.role, message.content.iter().filter_map(|block| piece(block, written_here)).collect())
+}
+
+/// Pictures and documents of tool results stand inside them, or follow all results of the message where the model takes
+/// none in them.
+fn encode_user(message: &Message, media_in_results: bool) -> Result<Vec<u8>, serde_json::Error> {
+    let mut content = Vec::new();
+    let mut attached = Vec::new();
+    for block in &message.content {
+        match block {
+            Block::ToolResult(result) if !media_in_results && result.content.iter().any(is_media) => {
+                content.push(Piece::Block(result_without_media(result)));
+                let head = format!("Attached by tool call {}:", result.tool_use_id.as_str());
+                attached.push(Piece::Block(WireBlock::Text { text: head.into() }));
+                attached.extend(result.content.iter().filter_map(media).map(Piece::Block));
+            }
+            Block::ToolResult(_) => content.extend(piece(block, false)),
+            other => {
+                // Results come first in a message.
+                content.append(&mut attached);
+                content.extend(piece(other, false));
+            }
+        }
     }
-    serde_json::to_vec(&WireMessage { role: message.role, content })
+    content.append(&mut attached);
+    encode(message.role, content)
+}
+
+fn encode(role: Role, mut content: Vec<Piece<'_>>) -> Result<Vec<u8>, serde_json::Error> {
+    if content.is_empty() {
+        content.push(Piece::Block(WireBlock::Text { text: NOTHING_VISIBLE.into() }));
+    }
+    serde_json::to_vec(&WireMessage { role, content })
+}
+
+fn result_without_media(result: &ToolResult) -> WireBlock<'_> {
+    let mut content: Vec<WireResult<'_>> =
+        result.content.iter().filter(|part| !is_media(part)).filter_map(wire_result).collect();
+    content.push(WireResult::Text { text: "(attached below)".to_owned() });
+    WireBlock::ToolResult { tool_use_id: result.tool_use_id.as_str(), content, is_error: result.is_error }
+}
+
+fn is_media(part: &ResultBlock) -> bool {
+    matches!(part, ResultBlock::Image { .. } | ResultBlock::Document { .. })
+}
+
+fn media(part: &ResultBlock) -> Option<WireBlock<'_>> {
+    match part {
+        ResultBlock::Image { source } => Some(WireBlock::Image { source: wire_source(source)? }),
+        ResultBlock::Document { source, title } => {
+            Some(WireBlock::Document { source: document_source(source)?, title: title.as_deref() })
+        }
+        _ => None,
+    }
 }
 
 fn piece(block: &Block, written_here: bool) -> Option<Piece<'_>> {
     Some(Piece::Block(match block {
-        Block::Text(text) => WireBlock::Text { text: (!text.trim().is_empty()).then_some(text)? },
+        Block::Text(text) => WireBlock::Text { text: (!text.trim().is_empty()).then_some(text)?.into() },
         Block::Image(source) => WireBlock::Image { source: wire_source(source)? },
         Block::Document { source, title } => {
             WireBlock::Document { source: document_source(source)?, title: title.as_deref() }

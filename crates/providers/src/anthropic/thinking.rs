@@ -2,7 +2,7 @@
 //! rules out is fitted, never sent to be refused.
 
 use open_agent_model::{
-    Effort, ModelRequest, RequestOptions, ThinkingAbilities, ThinkingMode, ToolChoice, thinking_abilities,
+    Effort, ModelInfo, ModelRequest, RequestOptions, ThinkingKinds, ThinkingMode, ToolChoice,
 };
 use serde::Serialize;
 
@@ -38,24 +38,36 @@ impl Fitted {
 
 pub(crate) fn fit(request: &ModelRequest) -> Fitted {
     let options = &request.options;
-    let model = thinking_abilities(&request.model);
+    let kinds = kinds(&request.info);
     let mut effort = options.effort;
-    if !model.budget && effort.is_none() {
+    if kinds.thinks() && !kinds.budget && effort.is_none() {
         effort = match options.thinking {
             Some(ThinkingMode::Enabled { budget_tokens }) => Some(nearest(budget_tokens)),
             Some(ThinkingMode::Disabled) => Some(Effort::Low),
             _ => None,
         };
     }
-    let thinking = thinking(options, &model);
-    let output_config =
-        effort.zip(model.effort).map(|(wish, most)| OutputConfig { effort: wish.min(most).as_str() });
-    Fitted { thinking, output_config }
+    let thinking = thinking(options, &request.info);
+    let effort = effort.and_then(|wish| fitting_effort(&request.info, wish));
+    Fitted { thinking, output_config: effort.map(|effort| OutputConfig { effort: effort.as_str() }) }
+}
+
+/// Models of which nothing is known, behind the same API, know budgets at best.
+fn kinds(model: &ModelInfo) -> ThinkingKinds {
+    model.thinking.unwrap_or(ThinkingKinds::BUDGET)
+}
+
+/// An effort is asked for only where it is known that the model takes one.
+fn fitting_effort(model: &ModelInfo, wish: Effort) -> Option<Effort> {
+    model.efforts.as_ref().and_then(|_| model.nearest_effort(wish))
 }
 
 /// What `fit` changed, for people.
 pub(crate) fn notes(request: &ModelRequest) -> Vec<String> {
     let options = &request.options;
+    if !kinds(&request.info).thinks() {
+        return left_out(request).into_iter().collect();
+    }
     let fitted = fit(request);
     let mut notes = Vec::new();
     match (options.thinking, &fitted.thinking) {
@@ -68,10 +80,11 @@ pub(crate) fn notes(request: &ModelRequest) -> Vec<String> {
             ));
         }
         (Some(ThinkingMode::Enabled { .. }), Some(Thinking::Adaptive)) => {
-            let effort = fitted.output_config.as_ref().map_or("", |c| c.effort);
+            let effort = fitted.output_config.as_ref().map(|c| format!(" with effort {}", c.effort));
             notes.push(format!(
-                "{} takes no thinking budget: adaptive thinking with effort {effort} is asked for",
-                request.model
+                "{} takes no thinking budget: adaptive thinking{} is asked for",
+                request.model,
+                effort.unwrap_or_default()
             ));
         }
         (Some(ThinkingMode::Adaptive), Some(Thinking::Enabled { budget_tokens })) => notes.push(format!(
@@ -87,8 +100,13 @@ pub(crate) fn notes(request: &ModelRequest) -> Vec<String> {
     }
     match (options.effort, &fitted.output_config, &fitted.thinking) {
         (Some(wish), Some(sent), _) if wish.as_str() != sent.effort => {
+            let (change, bound) = if sent.effort.parse().is_ok_and(|sent: Effort| sent > wish) {
+                ("raised", "least")
+            } else {
+                ("lowered", "most")
+            };
             notes.push(format!(
-                "effort {wish} is lowered to {}, the most that {} knows",
+                "effort {wish} is {change} to {}, the {bound} that {} knows",
                 sent.effort, request.model
             ));
         }
@@ -106,19 +124,38 @@ pub(crate) fn notes(request: &ModelRequest) -> Vec<String> {
     notes
 }
 
-fn thinking(options: &RequestOptions, model: &ThinkingAbilities) -> Option<Thinking> {
+/// What is told of wishes that a model without thinking cannot fulfil. For both APIs.
+pub(crate) fn left_out(request: &ModelRequest) -> Option<String> {
+    let ModelRequest { model, info, options, .. } = request;
+    let thinks = matches!(options.thinking, Some(ThinkingMode::Enabled { .. } | ThinkingMode::Adaptive));
+    let takes_effort = info.efforts.as_ref().is_some_and(|efforts| !efforts.is_empty());
+    let what = match (thinks, options.effort.is_some() && !takes_effort) {
+        (true, true) => "thinking and effort are",
+        (true, false) => "thinking is",
+        (false, true) => "the effort is",
+        (false, false) => return None,
+    };
+    Some(format!("{what} left out: {model} does not think"))
+}
+
+fn thinking(options: &RequestOptions, model: &ModelInfo) -> Option<Thinking> {
+    let kinds = kinds(model);
+    if !kinds.thinks() {
+        return None;
+    }
     // A call that must be made leaves no room for thinking before it.
     let forced = matches!(options.tool_choice, ToolChoice::Any | ToolChoice::Tool(_));
-    let as_budget = options.effort.filter(|_| model.effort.is_none()).map(Effort::budget_tokens);
+    let as_budget =
+        options.effort.filter(|wish| fitting_effort(model, *wish).is_none()).map(Effort::budget_tokens);
     let wish = match options.thinking {
         Some(mode) => mode,
         None => ThinkingMode::Enabled { budget_tokens: as_budget? },
     };
     match wish {
-        ThinkingMode::Disabled => model.budget.then_some(Thinking::Disabled),
+        ThinkingMode::Disabled => kinds.off.then_some(Thinking::Disabled),
         _ if forced => None,
-        ThinkingMode::Adaptive if model.adaptive => Some(Thinking::Adaptive),
-        ThinkingMode::Enabled { .. } if !model.budget => Some(Thinking::Adaptive),
+        ThinkingMode::Adaptive if kinds.adaptive => Some(Thinking::Adaptive),
+        ThinkingMode::Enabled { .. } if !kinds.budget => Some(Thinking::Adaptive),
         ThinkingMode::Adaptive => {
             enabled(as_budget.unwrap_or(Effort::High.budget_tokens()), options.max_tokens)
         }
@@ -141,14 +178,23 @@ fn nearest(budget: u64) -> Effort {
 mod tests {
     use std::sync::Arc;
 
+    use open_agent_model::Catalogue;
+
     use super::*;
 
-    fn fitted(model: &str, set: impl FnOnce(&mut RequestOptions)) -> String {
+    fn request(model: &str, set: impl FnOnce(&mut RequestOptions)) -> ModelRequest {
         let mut options = RequestOptions::default();
         set(&mut options);
-        let request =
-            ModelRequest { model: model.into(), prefix: Arc::default(), messages: Vec::new(), options };
-        let out = fit(&request);
+        let info = Arc::new(Catalogue::default().info(model));
+        ModelRequest { model: model.into(), info, prefix: Arc::default(), messages: Vec::new(), options }
+    }
+
+    fn fitted(model: &str, set: impl FnOnce(&mut RequestOptions)) -> String {
+        shown(&request(model, set))
+    }
+
+    fn shown(request: &ModelRequest) -> String {
+        let out = fit(request);
         format!(
             "{} {}",
             serde_json::to_string(&out.thinking).unwrap(),
@@ -157,9 +203,7 @@ mod tests {
     }
 
     fn noted(model: &str, set: impl FnOnce(&mut RequestOptions)) -> Vec<String> {
-        let mut options = RequestOptions::default();
-        set(&mut options);
-        notes(&ModelRequest { model: model.into(), prefix: Arc::default(), messages: Vec::new(), options })
+        notes(&request(model, set))
     }
 
     #[test]
@@ -244,5 +288,31 @@ mod tests {
             o.tool_choice = ToolChoice::Any;
         });
         assert_eq!(out, "null null");
+    }
+
+    #[test]
+    fn what_was_registered_of_a_model_decides() {
+        let with = |thinking, efforts: Option<&[Effort]>, set: fn(&mut RequestOptions)| {
+            let info =
+                ModelInfo { thinking, efforts: efforts.map(<[_]>::to_vec), ..ModelInfo::unknown("mine") };
+            ModelRequest { info: Arc::new(info), ..request("mine", set) }
+        };
+        let adaptive = |o: &mut RequestOptions| o.thinking = Some(ThinkingMode::Adaptive);
+        let max = |o: &mut RequestOptions| o.effort = Some(Effort::Max);
+        let off = |o: &mut RequestOptions| o.thinking = Some(ThinkingMode::Disabled);
+        assert_eq!(shown(&with(Some(ThinkingKinds::ALL), None, adaptive)), format!("{ADAPTIVE} null"));
+        let low = with(None, Some(&[Effort::Low]), max);
+        assert_eq!(shown(&low), r#"null {"effort":"low"}"#);
+        assert_eq!(notes(&low), ["effort max is lowered to low, the most that mine knows"]);
+        let always = ThinkingKinds { off: false, ..ThinkingKinds::ALL };
+        assert_eq!(shown(&with(Some(always), None, off)), "null null");
+        for (set, note) in [
+            (adaptive as fn(&mut RequestOptions), "thinking is left out: mine does not think"),
+            (max, "the effort is left out: mine does not think"),
+        ] {
+            let never = with(Some(ThinkingKinds::NONE), Some(&[]), set);
+            assert_eq!((shown(&never).as_str(), notes(&never)), ("null null", vec![note.to_owned()]));
+        }
+        assert_eq!(notes(&with(Some(ThinkingKinds::NONE), Some(&[]), off)), [""; 0]);
     }
 }

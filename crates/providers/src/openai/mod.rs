@@ -8,9 +8,11 @@ mod thinking;
 
 use std::fmt;
 
-use open_agent_model::{BoxFuture, Capabilities, ModelRequest, ModelStream, Provider, ProviderError};
+use open_agent_model::{
+    BoxFuture, ModelInfo, ModelRequest, ModelStream, Provider, ProviderError, ThinkingKinds,
+};
 
-use crate::anthropic::unwritable;
+use crate::anthropic::{left_out, unwritable};
 use crate::endpoint::Endpoint;
 use crate::{ENCODED_LIMIT, ProviderConfig};
 
@@ -38,9 +40,13 @@ impl Provider for OpenAiProvider {
         })
     }
 
-    fn capabilities(&self, _model: &str) -> Capabilities {
-        let config = self.endpoint.config();
-        Capabilities { provider: config.name.clone(), documents: config.profile.documents }
+    fn capabilities(&self, model: &ModelInfo) -> ModelInfo {
+        self.endpoint.config().profile.capabilities(model)
+    }
+
+    fn notes(&self, request: &ModelRequest) -> Vec<String> {
+        let thinks = request.info.thinking.is_none_or(ThinkingKinds::thinks);
+        left_out(request).filter(|_| !thinks).into_iter().collect()
     }
 }
 

@@ -173,7 +173,7 @@ impl Encoder {
             temperature: options.temperature,
             stop: &options.stop_sequences,
             tool_choice: choice(request).filter(|_| self.profile.tool_choice),
-            wishes: Wishes::new(self.profile.thinking, options),
+            wishes: Wishes::new(self.profile.thinking, options, &request.info),
             tool_stream: (self.profile.tool_stream && !request.prefix.tools.is_empty()).then_some(true),
             num_ctx: self.context_window,
             options: self.context_window.map(|num_ctx| ServerOptions { num_ctx }),

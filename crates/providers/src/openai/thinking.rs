@@ -1,6 +1,6 @@
 //! How thinking and effort are asked for where the vendors never agreed. Owns the forms; the profile says which one.
 
-use open_agent_model::{Effort, RequestOptions, ThinkingMode};
+use open_agent_model::{Effort, ModelInfo, RequestOptions, ThinkingKinds, ThinkingMode};
 use serde::Serialize;
 
 use crate::ThinkingStyle;
@@ -42,11 +42,25 @@ struct Template {
 }
 
 impl Wishes {
-    pub(crate) fn new(style: ThinkingStyle, options: &RequestOptions) -> Self {
-        let (mode, effort) = (options.thinking, options.effort);
+    /// The fields for what `options` ask for, as far as the model can do it. Of a model of which nothing is known, all is
+    /// asked for.
+    pub(crate) fn new(style: ThinkingStyle, options: &RequestOptions, model: &ModelInfo) -> Self {
+        let kinds = model.thinking.unwrap_or(ThinkingKinds::ALL);
+        // How these APIs ask for adaptive thinking and for a budget is the profile's matter; whether the model can be
+        // told to think, or not to, is the model's.
+        let mode = options.thinking.filter(|mode| match mode {
+            ThinkingMode::Disabled => kinds.off,
+            _ => kinds.thinks(),
+        });
+        let effort = options.effort.and_then(|wish| model.nearest_effort(wish));
         if mode.is_none() && effort.is_none() {
             return Self::default();
         }
+        let most = model
+            .efforts
+            .as_ref()
+            .map_or(Effort::High, |known| known.last().copied().unwrap_or(Effort::High));
+        let word = |effort: Effort| effort.min(most).as_str();
         let off = mode == Some(ThinkingMode::Disabled);
         let budget = match mode {
             Some(ThinkingMode::Enabled { budget_tokens }) => Some(budget_tokens),
@@ -55,7 +69,7 @@ impl Wishes {
         match style {
             ThinkingStyle::Effort { off: word } if off => Self { reasoning_effort: word, ..Self::default() },
             ThinkingStyle::Effort { .. } => {
-                Self { reasoning_effort: effort.map(word).or(budget.map(nearest)), ..Self::default() }
+                Self { reasoning_effort: effort.or(budget.map(nearest)).map(word), ..Self::default() }
             }
             ThinkingStyle::Switch => {
                 let kind = if off { "disabled" } else { "enabled" };
@@ -86,23 +100,57 @@ impl Wishes {
     }
 }
 
-/// Most of these APIs know three levels.
-fn word(effort: Effort) -> &'static str {
-    effort.min(Effort::High).as_str()
-}
-
-fn nearest(budget: u64) -> &'static str {
-    let found = Effort::ALL.into_iter().find(|e| budget <= e.budget_tokens());
-    word(found.unwrap_or(Effort::Max))
+/// The effort that stands for a budget of tokens.
+fn nearest(budget: u64) -> Effort {
+    Effort::ALL.into_iter().find(|e| budget <= e.budget_tokens()).unwrap_or(Effort::Max)
 }
 
 #[cfg(test)]
 mod tests {
+    use open_agent_model::Catalogue;
+
     use super::*;
 
     fn json(style: ThinkingStyle, mode: Option<ThinkingMode>, effort: Option<Effort>) -> String {
         let options = RequestOptions { thinking: mode, effort, ..RequestOptions::default() };
-        serde_json::to_string(&Wishes::new(style, &options)).unwrap()
+        serde_json::to_string(&Wishes::new(style, &options, &ModelInfo::unknown("m"))).unwrap()
+    }
+
+    #[test]
+    fn what_is_known_of_the_model_decides_what_is_asked_for() {
+        use ThinkingStyle as S;
+        let ask = |style, model: &ModelInfo, thinking, effort| {
+            let options = RequestOptions { thinking, effort, ..RequestOptions::default() };
+            serde_json::to_string(&Wishes::new(style, &options, model)).unwrap()
+        };
+        let budget = Some(ThinkingMode::Enabled { budget_tokens: 30_000 });
+        let (adaptive, off) = (Some(ThinkingMode::Adaptive), Some(ThinkingMode::Disabled));
+        let styles = [S::Effort { off: Some("none") }, S::Switch, S::Reasoning, S::Template];
+        let never = Catalogue::default().info("gpt-4.1");
+        for style in styles {
+            for mode in [budget, adaptive, off, None] {
+                assert_eq!(ask(style, &never, mode, Some(Effort::High)), "{}", "{style:?} {mode:?}");
+            }
+        }
+        let always = ModelInfo {
+            thinking: Some(ThinkingKinds { off: false, ..ThinkingKinds::ALL }),
+            efforts: Some(vec![]),
+            ..ModelInfo::unknown("m")
+        };
+        for style in styles {
+            assert_eq!(ask(style, &always, off, None), "{}", "{style:?}");
+        }
+        assert_eq!(
+            ask(S::Switch, &always, adaptive, Some(Effort::Low)),
+            r#"{"thinking":{"type":"enabled"}}"#
+        );
+        let two = ModelInfo { efforts: Some(vec![Effort::Low, Effort::Medium]), ..ModelInfo::unknown("m") };
+        let medium = r#"{"reasoning_effort":"medium"}"#;
+        assert_eq!(ask(styles[0], &two, None, Some(Effort::Max)), medium);
+        assert_eq!(ask(styles[0], &two, budget, None), medium);
+        // A model that knows more than most is asked for it.
+        let all = ModelInfo { efforts: Some(Effort::ALL.to_vec()), ..ModelInfo::unknown("m") };
+        assert_eq!(ask(styles[0], &all, None, Some(Effort::Max)), r#"{"reasoning_effort":"max"}"#);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod conformance;
 mod connection;
+mod decoding;
 mod golden;
 mod logs;
 mod network;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 pub(crate) use open_agent_model::Assembled;
 use open_agent_model::{
-    Assembler, Block, BrokenInput, Message, MessageId, ModelEvent, ModelRequest, Prefix, Provider,
+    Assembler, Block, BrokenInput, Message, MessageId, ModelEvent, ModelInfo, ModelRequest, Prefix, Provider,
     ProviderError, RawJson, RequestOptions, ResultBlock, Role, Secret, Section, Source, Thinking, ToolResult,
     ToolSpec, ToolUse, ToolUseId,
 };
@@ -56,6 +56,7 @@ pub(crate) fn result(id: &str, content: Vec<ResultBlock>, is_error: bool) -> Blo
 pub(crate) fn request(messages: Vec<Arc<Message>>) -> ModelRequest {
     ModelRequest {
         model: "m".into(),
+        info: Arc::new(ModelInfo::unknown("m")),
         prefix: Arc::new(Prefix::default()),
         messages,
         options: RequestOptions { max_tokens: 4096, ..RequestOptions::default() },

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt as _, future};
-use open_agent_model::{ModelEvent, ProviderError, ProviderErrorKind as Kind, Secret};
+use open_agent_model::{ModelEvent, ProviderError, ProviderErrorKind as Kind, ProviderHint, Secret};
 use open_agent_providers::{Api, Profile, provider};
 use open_agent_testkit::server::{ModelServer, Pace, Reply, Script};
 use serde_json::json;
@@ -17,6 +17,8 @@ async fn fails(p: &'static Profile, reply: Reply) -> ProviderError {
 
 #[track_caller]
 fn says(error: &ProviderError, words: &[&str]) {
+    // What a user can change is in the hint, for each program to say in its own words.
+    assert!(!error.message.contains("--") && !error.message.contains('`'), "{error}");
     for word in words {
         assert!(error.message.contains(word), "{word:?} is not in: {error}");
     }
@@ -46,7 +48,10 @@ pub(super) async fn a_refused_key_names_where_it_comes_from(p: &'static Profile)
     for status in [401, 403] {
         let error = fails(p, Reply::error(status, "authentication_error", "invalid key")).await;
         assert_eq!(error.kind, Kind::Authentication);
-        says(&error, &[p.name, "invalid key", p.key_variables[0], "CODEANY_API_KEY"]);
+        says(&error, &[p.name, "invalid key"]);
+        let variables =
+            p.key_variables.iter().copied().chain(["CODEANY_API_KEY"]).map(str::to_owned).collect();
+        assert_eq!(error.hint.as_deref(), Some(&ProviderHint::CheckKey { variables }));
     }
 }
 
@@ -170,9 +175,11 @@ pub(super) async fn another_api_inside_a_success(p: &'static Profile) {
     ] {
         let error = fails(p, Reply::sse(body.clone())).await;
         assert_eq!(error.kind, Kind::Configuration, "{body}: {error}");
-        says(&error, &[p.name, p.api.as_str(), "--base-url"]);
-        let advised = error.message.contains(&format!("--provider {} and", p.name));
-        assert!(!advised, "it is set already: {error}");
+        says(&error, &[p.name, p.api.as_str()]);
+        let Some(ProviderHint::ChangeProvider { provider, .. }) = error.hint.as_deref() else {
+            panic!("{:?}", error.hint)
+        };
+        assert_ne!(provider.as_deref(), Some(p.name), "it is set already");
     }
 }
 
@@ -180,13 +187,15 @@ pub(super) async fn nobody_at_the_address(p: &'static Profile) {
     let url = ModelServer::start(Script::new([])).unwrap().url();
     let error = collect(&*provider(at(p.name, &url)).unwrap(), hello()).await.unwrap_err();
     assert_eq!(error.kind, Kind::Connection);
-    says(&error, &[p.name, &url, "--base-url"]);
+    says(&error, &[p.name, &url]);
+    assert_eq!(error.hint.as_deref(), Some(&ProviderHint::CheckServer));
 }
 
 pub(super) async fn a_web_page(p: &'static Profile) {
     let error = fails(p, Reply::raw(200, "text/html", "<html>Log in</html>")).await;
     assert_eq!(error.kind, Kind::Configuration);
-    says(&error, &[p.name, "web page", "--base-url"]);
+    says(&error, &[p.name, "web page"]);
+    assert_eq!(error.hint.as_deref(), Some(&ProviderHint::CheckBaseUrl));
 }
 
 pub(super) async fn a_redirect_is_not_followed(p: &'static Profile) {
@@ -194,7 +203,11 @@ pub(super) async fn a_redirect_is_not_followed(p: &'static Profile) {
     let server = ModelServer::start(Script::new([away])).unwrap();
     let error = collect(&*provider_for(p.name, &server), hello()).await.unwrap_err();
     assert_eq!(error.kind, Kind::Configuration);
-    says(&error, &[p.name, "http://other.example/v1", "--base-url"]);
+    says(&error, &[p.name, "http://other.example/v1"]);
+    assert_eq!(
+        error.hint.as_deref(),
+        Some(&ProviderHint::FollowBaseUrl { to: "http://other.example/v1".into() })
+    );
     assert_eq!(server.requests().len(), 1);
 }
 

@@ -1,6 +1,6 @@
 //! Answers that fail on the way, in the forms in which servers tell it, and answers that end in odd ways.
 
-use crate::replay::{play_body, play_chunks};
+use super::replay::{play_body, play_chunks};
 
 const TEXT: &str = r#"{"choices":[{"index":0,"delta":{"content":"half"}}]}"#;
 const STOP: &str = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;

@@ -1,6 +1,6 @@
 //! What servers do that no document says, frame by frame.
 
-use crate::replay::play_body;
+use super::replay::play_body;
 
 const OPENAI: &[&str] = &[
     r#"{"id":"1","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":null},"finish_reason":null}]}"#,
