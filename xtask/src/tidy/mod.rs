@@ -10,7 +10,6 @@ mod sizes;
 mod source;
 mod table;
 mod trees;
-mod words;
 
 use std::path::Path;
 
@@ -47,7 +46,6 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     let sources = files.rust_sources();
     let lines = sizes::check(&files, &sources, &mut report)?;
     source::check(&sources, &mut report);
-    words::check(&files, &mut report);
     let foreign = licences::check(&metadata, &mut report);
 
     for text in &report.warnings {

@@ -49,7 +49,6 @@ impl Workspace {
             workspace.write(&format!("{folder}/Cargo.toml"), &manifest)?;
             workspace.write(&format!("{folder}/src/lib.rs"), "//! A crate.\n")?;
         }
-        workspace.run(Command::new("git").args(["init", "--quiet"]))?;
         Ok(workspace)
     }
 

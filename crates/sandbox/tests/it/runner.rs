@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use open_agent_model::Env;
 use open_agent_sandbox::{PlainRunner, REMOVED_VARIABLES};
@@ -49,11 +48,10 @@ fn runs(pid: u32) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
-/// Waits for the end of processes that have been killed.
+/// Waits for the end of processes that have been killed. If one of them lives on, this never returns.
 fn assert_gone(pids: &[u32]) {
-    let until = Instant::now() + Duration::from_secs(5);
+    println!("waiting for the end of {pids:?}");
     while pids.iter().any(|pid| runs(*pid)) {
-        assert!(Instant::now() < until, "{pids:?} still run");
         std::thread::yield_now();
     }
 }
@@ -139,9 +137,7 @@ async fn dropping_ends_the_whole_family() {
     drop(running);
     assert_gone(&pids);
     // Reaped as well: not even a zombie is left of our own child.
-    let until = Instant::now() + Duration::from_secs(5);
     while Path::new(&format!("/proc/{}", pids[0])).exists() {
-        assert!(Instant::now() < until);
         std::thread::yield_now();
     }
 }
