@@ -32,24 +32,15 @@ impl TestRunner {
         }
     }
 
-    /// All tests but doc tests.
+    /// All tests; nextest runs no doc tests.
     pub(crate) fn all(self, root: &Path) -> Command {
         let mut command = cargo(root);
         match self {
             TestRunner::Nextest => {
                 command.args(["nextest", "run", "--workspace", "--locked", "--no-fail-fast"])
             }
-            // What `--all-targets` names beyond these are benches; there are none.
-            TestRunner::Cargo => command.args([
-                "test",
-                "--workspace",
-                "--locked",
-                "--no-fail-fast",
-                "--lib",
-                "--bins",
-                "--examples",
-                "--tests",
-            ]),
+            // Without a choice of targets, so that examples are built as the programs that tests start.
+            TestRunner::Cargo => command.args(["test", "--workspace", "--locked", "--no-fail-fast"]),
         };
         command
     }

@@ -22,10 +22,14 @@ pub(crate) enum Depth {
 }
 
 pub(crate) fn run(root: &Path, depth: Depth) -> Result<bool> {
-    let tests = shell::show(at(depth, &mut TestRunner::find(root).all(root)))?;
-    // nextest runs no doc tests, so they are a step of their own with either runner.
-    let mut docs = shell::cargo(root);
-    let docs = shell::show(docs.args(["test", "--workspace", "--doc", "--locked", "--quiet"]))?;
+    let runner = TestRunner::find(root);
+    let tests = shell::show(at(depth, &mut runner.all(root)))?;
+    let docs = match runner {
+        TestRunner::Cargo => true, // they were among the tests
+        TestRunner::Nextest => {
+            shell::show(shell::cargo(root).args(["test", "--workspace", "--doc", "--locked", "--quiet"]))?
+        }
+    };
     println!("+ tidy");
     let tidy = tidy::run(root)?;
     Ok(tests && docs && tidy)

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use open_agent_model::Env;
 use open_agent_sandbox::{PlainRunner, REMOVED_VARIABLES};
+use open_agent_testkit::cases;
 use open_agent_tool::{CommandRunner, CommandSpec, Exit, Running};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
@@ -258,4 +259,31 @@ async fn who_has_to_end_is_asked_once() {
     stdout.read_line(&mut line).await.unwrap();
     running.kill().await;
     assert_eq!(std::fs::read_to_string(asked).unwrap(), "once\n");
+}
+
+/// A process that is being started is for a moment a copy of this one, with all files that are open here: also the pipes
+/// of commands that others started.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn ending_one_command_spares_those_that_others_are_starting() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    let is_over = std::sync::Arc::new(AtomicBool::new(false));
+    let over = std::sync::Arc::clone(&is_over);
+    let ending = tokio::spawn(async move {
+        while !over.load(Ordering::Relaxed) {
+            let runner = runner();
+            let mut running = runner.spawn(sh("sleep 300.75")).await.unwrap();
+            running.kill().await;
+        }
+    });
+    let runner = runner();
+    let mut killed = 0;
+    for _ in 0..cases(200, 2_000) {
+        let mut running = runner.spawn(sh("exit 3")).await.unwrap();
+        killed += usize::from(running.wait().await.unwrap().code != Some(3));
+    }
+    is_over.store(true, Ordering::Relaxed);
+    ending.await.unwrap();
+    assert_eq!(killed, 0);
 }
