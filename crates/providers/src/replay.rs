@@ -24,7 +24,7 @@ use crate::{Profile, anthropic, openai};
 /// In how many parts the cuts of a recording are tried at once.
 const THREADS: usize = 2;
 
-/// Over how many tests the recordings of an API are spread.
+/// Over how many tests the cuts of a recording are spread.
 const PARTS: usize = 2;
 
 struct Recording {
@@ -192,17 +192,17 @@ fn shape(line: &[u8]) -> Vec<u8> {
     shape
 }
 
-/// Cuts the recordings of one API. A part holds every second one, so that no test takes minutes.
+/// Cuts the recordings of one API. A part tries every second cut, so that no test takes minutes.
 fn cut_everywhere(api: &str, part: usize) {
     let mut recordings: Vec<Recording> = recordings().into_iter().filter(|r| r.name.contains(api)).collect();
-    // Neighbours by size are about equal work, and each shape is cut in the shortest recording that has it.
+    // Each shape is cut in the shortest recording that has it.
     recordings.sort_by_key(|r| r.body.len());
     let mut shapes = HashSet::new();
-    for r in recordings.iter().skip(part).step_by(PARTS) {
+    for r in &recordings {
         let want = play(&runtime(), r, &[&r.body]);
-        let cuts = cuts(&r.body, &mut shapes);
+        let cuts: Vec<usize> = cuts(&r.body, &mut shapes).into_iter().skip(part).step_by(PARTS).collect();
         std::thread::scope(|scope| {
-            for some in cuts.chunks(cuts.len().div_ceil(THREADS)) {
+            for some in cuts.chunks(cuts.len().div_ceil(THREADS).max(1)) {
                 let want = &want;
                 scope.spawn(move || {
                     let runtime = runtime();
