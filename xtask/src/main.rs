@@ -24,8 +24,8 @@ Tasks:
   test [--deep]            all tests that need nothing but this checkout: unit and integration tests,
                            doc tests, then tidy; uses cargo-nextest if it is installed, otherwise cargo test;
                            --deep tries many more cases of everything that is tried repeatedly
-  tidy [--root DIR]        the rules that no compiler checks: arrows between crates, file sizes, source rules,
-                           licences (seconds; part of `test`)
+  tidy [--root DIR]        the rules that no compiler checks: arrows between crates, features, file sizes,
+                           source rules, licences (seconds; part of `test`)
   peers [--no-run] [NAME]...
                            installs pinned third-party peers into the user's cache and runs the tests against
                            them (`peer_NAME_...`); without NAME all of them; --no-run only installs

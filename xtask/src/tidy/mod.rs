@@ -3,6 +3,7 @@
 
 mod arrows;
 mod code;
+mod features;
 mod files;
 mod licences;
 mod metadata;
@@ -43,6 +44,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
 
     let arrows = arrows::check(&metadata, &mut report);
     let trees = trees::check(root, &metadata, &mut report)?;
+    features::check(root, &mut report)?;
     let sources = files.rust_sources();
     let lines = sizes::check(&files, &sources, &mut report)?;
     source::check(&sources, &mut report);

@@ -125,6 +125,28 @@ fn a_heavy_crate_in_a_light_tree_is_found() -> Result<()> {
 }
 
 #[test]
+fn a_feature_that_only_tests_switch_on_is_found() -> Result<()> {
+    let workspace = Workspace::new("features")?;
+    let manifest = "[package]\nname = \"parser\"\nversion = \"1.2.3\"\nedition = \"2024\"\n[workspace]\n\
+                    [features]\nfast = []\nlong = []\n";
+    workspace.write("vendor/parser/Cargo.toml", manifest)?;
+    workspace.write("vendor/parser/src/lib.rs", "//! A crate.\n")?;
+    workspace.append("Cargo.toml", "exclude = [\"vendor\"]\n")?;
+    let parser =
+        |features: &str| format!("parser = {{ path = \"../../vendor/parser\", features = [{features}] }}\n");
+    workspace.append("crates/tool/Cargo.toml", &parser("\"fast\""))?;
+    workspace.append("crates/policy/Cargo.toml", &format!("[dev-dependencies]\n{}", parser("\"long\"")))?;
+    let error = "error: parser v1.2.3 is built twice: only tests switch on long;";
+    let (passed, output) = workspace.tidy()?;
+    assert!(!passed && output.contains(error), "no `{error}` in:\n{output}");
+    // Where anything of the workspace switches it on, all of it is built with it.
+    workspace.append("crates/testkit/Cargo.toml", &parser("\"long\""))?;
+    let (_, output) = workspace.tidy()?;
+    assert!(!output.contains("is built twice"), "{output}");
+    Ok(())
+}
+
+#[test]
 fn a_long_file_fails_unless_it_is_listed_with_a_reason() -> Result<()> {
     let workspace = Workspace::new("long-file")?;
     workspace.write("crates/model/src/long.rs", &("//! Long.\n".to_string() + &"// x\n".repeat(799)))?;
