@@ -40,7 +40,7 @@ impl Workspace {
         workspace.write(".gitignore", "target/\n")?;
         for (folder, package, deps) in CRATES {
             let mut manifest = format!(
-                "[package]\nname = \"{package}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[features]\nserver = []\n"
+                "[package]\nname = \"{package}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[features]\ndefault = [\"server\"]\nserver = []\n"
             );
             manifest.push_str("[dependencies]\n");
             for dep in *deps {
