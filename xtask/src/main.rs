@@ -15,14 +15,17 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 
+use self::test::Depth;
+
 const HELP: &str = "\
 Usage: cargo xtask TASK [OPTION]...
 
 Tasks:
-  test                     all tests that need nothing but this checkout: unit and integration tests,
-                           doc tests, then tidy
-  tidy [--root DIR]        the rules that no compiler checks: arrows between crates, file sizes, source rules,
-                           words, licences (seconds; part of `test`)
+  test [--deep]            all tests that need nothing but this checkout: unit and integration tests,
+                           doc tests, then tidy; uses cargo-nextest if it is installed, otherwise cargo test;
+                           --deep tries many more cases of everything that is tried repeatedly
+  tidy [--root DIR]        the rules that no compiler checks: arrows between crates, features, file sizes,
+                           source rules, licences (seconds; part of `test`)
   peers [--no-run] [NAME]...
                            installs pinned third-party peers into the user's cache and runs the tests against
                            them (`peer_NAME_...`); without NAME all of them; --no-run only installs
@@ -33,6 +36,7 @@ Tasks:
 
 Environment:
   OPEN_AGENT_PEERS         folder of the peers, instead of ~/.cache/open-agent/peers
+  OPEN_AGENT_DEEP_TESTS    1 makes any test run a deep one, also one that xtask does not start
   CARGO_TARGET_DIR         as for cargo
 
 What CI runs is .ci/run.
@@ -66,7 +70,8 @@ fn run(args: &[String]) -> Result<bool> {
         ("tidy", ["--root", dir]) => {
             tidy::run(&PathBuf::from(dir).canonicalize().with_context(|| format!("no folder {dir}"))?)
         }
-        ("test", []) => test::run(&workspace_root()?),
+        ("test", []) => test::run(&workspace_root()?, Depth::Everyday),
+        ("test", ["--deep"]) => test::run(&workspace_root()?, Depth::Deep),
         ("deny", []) => deny::run(&workspace_root()?),
         ("wire", []) => wire::run(&workspace_root()?, None),
         ("wire", [profile]) => wire::run(&workspace_root()?, Some(profile)),

@@ -14,17 +14,36 @@ pub(crate) fn cargo(root: &Path) -> Command {
     command
 }
 
-/// `cargo nextest`, which is built first where it is missing.
-pub(crate) fn nextest(root: &Path) -> Result<Command> {
-    if quiet(cargo(root).args(["nextest", "--version"])).is_err() {
-        println!("cargo-nextest is missing and is built now; this happens once");
-        if !show(cargo(root).args(["install", "--locked", "cargo-nextest"]))? {
-            bail!("cargo-nextest cannot be built; see above");
+/// The programs that can run the tests. Both run the same tests; nextest gives each a process of its own, and is faster.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TestRunner {
+    Nextest,
+    /// `cargo test`, which every machine has.
+    Cargo,
+}
+
+impl TestRunner {
+    /// Chooses nextest where it is installed. It is never built here: a newcomer would wait for it longer than for
+    /// everything else together.
+    pub(crate) fn find(root: &Path) -> TestRunner {
+        match quiet(cargo(root).args(["nextest", "--version"])) {
+            Ok(_) => TestRunner::Nextest,
+            Err(_) => TestRunner::Cargo,
         }
     }
-    let mut command = cargo(root);
-    command.args(["nextest", "run", "--workspace", "--locked"]);
-    Ok(command)
+
+    /// All tests; nextest runs no doc tests.
+    pub(crate) fn all(self, root: &Path) -> Command {
+        let mut command = cargo(root);
+        match self {
+            TestRunner::Nextest => {
+                command.args(["nextest", "run", "--workspace", "--locked", "--no-fail-fast"])
+            }
+            // Without a choice of targets, so that examples are built as the programs that tests start.
+            TestRunner::Cargo => command.args(["test", "--workspace", "--locked", "--no-fail-fast"]),
+        };
+        command
+    }
 }
 
 /// Runs to the end with our own output; says the command line first, since its output follows.

@@ -171,7 +171,7 @@ mod linux {
                     |(pid, since): &(Pid, u64)| pid.as_raw_nonzero().get() == p.pid && *since == p.started;
                 (!tree.reaped && (p.pid == main || p.group == main)) || tree.left.iter().any(was_left)
             });
-            if by_number || is_marked(trees, p.pid) || holds_pipe(trees, p.pid) {
+            if by_number || is_marked(trees, p.pid) || holds_pipe(trees, p) {
                 ours.insert(p.pid);
             }
         }
@@ -204,9 +204,12 @@ mod linux {
         })
     }
 
-    fn holds_pipe(trees: &[Tree], pid: i32) -> bool {
-        // We hold the other ends.
-        if u32::try_from(pid).is_ok_and(|p| p == std::process::id()) {
+    fn holds_pipe(trees: &[Tree], process: &Process) -> bool {
+        let pid = process.pid;
+        // We hold the other ends. So does, for a moment, each process that is being started here, whoever starts it: until
+        // it executes its program it is a copy of us with all our files. Whether it still is one is asked before
+        // its files are looked at: what is none any more has closed ours.
+        if u32::try_from(pid).is_ok_and(|p| p == std::process::id()) || is_copy_of_us(process) {
             return false;
         }
         let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
@@ -214,6 +217,14 @@ mod linux {
         open.flatten()
             .filter_map(|fd| fs::read_link(fd.path()).ok())
             .any(|target| pipes().any(|pipe| target.as_os_str().as_bytes() == pipe.as_bytes()))
+    }
+
+    /// Whether this is a child of ours that runs our program with our arguments.
+    fn is_copy_of_us(process: &Process) -> bool {
+        let pid = process.pid;
+        u32::try_from(process.parent).is_ok_and(|parent| parent == std::process::id())
+            && fs::read_link(format!("/proc/{pid}/exe")).ok() == fs::read_link("/proc/self/exe").ok()
+            && fs::read(format!("/proc/{pid}/cmdline")).ok() == fs::read("/proc/self/cmdline").ok()
     }
 
     fn is_alive(state: u8) -> bool {

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::shell;
+use crate::shell::{self, TestRunner};
 
 struct Peer {
     name: &'static str,
@@ -56,9 +56,18 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<bool> {
         return Ok(true);
     }
 
-    let mut tests = shell::nextest(root)?;
-    tests.args(["--run-ignored", "only", "--filterset"]);
-    tests.arg(filter(&chosen));
+    let runner = TestRunner::find(root);
+    let mut tests = runner.all(root);
+    match runner {
+        TestRunner::Nextest => {
+            tests.args(["--run-ignored", "only", "--filterset"]).arg(filter(&chosen));
+        }
+        TestRunner::Cargo => {
+            // Each peer is a server that wants the machine for itself.
+            tests.args(["--", "--ignored", "--test-threads", "1"]);
+            tests.args(chosen.iter().map(|peer| format!("peer_{}_", peer.name)));
+        }
+    }
     for peer in &chosen {
         tests.env(variable(peer), base.join(peer.name));
     }

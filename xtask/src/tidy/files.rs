@@ -1,13 +1,12 @@
-//! The files that git tracks or would track, and the Rust sources among them.
+//! The files of the project, and the Rust sources among them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
+use ignore::WalkBuilder;
 
 use super::code::Code;
-use crate::shell;
 
 pub(super) struct Tracked {
     root: PathBuf,
@@ -23,18 +22,24 @@ pub(super) struct RustSource {
 }
 
 impl Tracked {
-    /// New files count before they are added, so that tidy says the same before and after a commit.
+    /// Lists every file below `root` that no `.gitignore` of the project excludes. A new file counts before it is added
+    /// to git, so that tidy says the same before and after a commit. Git itself is not asked: a machine on which the
+    /// project is only built and tested need not have it. For the same reason neither the user's own ignore rules
+    /// nor those of folders above the project count.
     pub(super) fn load(root: &Path) -> Result<Tracked> {
-        let mut git = Command::new("git");
-        git.current_dir(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
-        let out = shell::quiet(&mut git).context("tidy needs a git checkout to know which files are ours")?;
-        let mut all: Vec<String> = String::from_utf8_lossy(&out)
-            .split_terminator('\0')
-            .filter(|path| root.join(path).is_file()) // neither deleted nor a link to a folder
-            .map(String::from)
-            .collect();
+        let mut walk = WalkBuilder::new(root);
+        walk.standard_filters(false).git_ignore(true).require_git(false);
+        walk.filter_entry(|entry| entry.file_name() != ".git");
+        let mut all = Vec::new();
+        for entry in walk.build() {
+            let entry = entry?;
+            // A link to a folder is no file, and neither is a link that leads nowhere.
+            if entry.path().is_file() {
+                let path = entry.path().strip_prefix(root)?;
+                all.push(path.to_string_lossy().replace('\\', "/"));
+            }
+        }
         all.sort_unstable();
-        all.dedup();
         Ok(Tracked { root: root.to_path_buf(), all })
     }
 

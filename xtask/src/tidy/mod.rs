@@ -3,6 +3,7 @@
 
 mod arrows;
 mod code;
+mod features;
 mod files;
 mod licences;
 mod metadata;
@@ -10,7 +11,6 @@ mod sizes;
 mod source;
 mod table;
 mod trees;
-mod words;
 
 use std::path::Path;
 
@@ -44,10 +44,10 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
 
     let arrows = arrows::check(&metadata, &mut report);
     let trees = trees::check(root, &metadata, &mut report)?;
+    features::check(root, &mut report)?;
     let sources = files.rust_sources();
     let lines = sizes::check(&files, &sources, &mut report)?;
     source::check(&sources, &mut report);
-    words::check(&files, &mut report);
     let foreign = licences::check(&metadata, &mut report);
 
     for text in &report.warnings {

@@ -40,7 +40,7 @@ impl Workspace {
         workspace.write(".gitignore", "target/\n")?;
         for (folder, package, deps) in CRATES {
             let mut manifest = format!(
-                "[package]\nname = \"{package}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[features]\nserver = []\n"
+                "[package]\nname = \"{package}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[features]\ndefault = [\"server\"]\nserver = []\n"
             );
             manifest.push_str("[dependencies]\n");
             for dep in *deps {
@@ -49,7 +49,6 @@ impl Workspace {
             workspace.write(&format!("{folder}/Cargo.toml"), &manifest)?;
             workspace.write(&format!("{folder}/src/lib.rs"), "//! A crate.\n")?;
         }
-        workspace.run(Command::new("git").args(["init", "--quiet"]))?;
         Ok(workspace)
     }
 

@@ -125,6 +125,28 @@ fn a_heavy_crate_in_a_light_tree_is_found() -> Result<()> {
 }
 
 #[test]
+fn a_feature_that_only_tests_switch_on_is_found() -> Result<()> {
+    let workspace = Workspace::new("features")?;
+    let manifest = "[package]\nname = \"parser\"\nversion = \"1.2.3\"\nedition = \"2024\"\n[workspace]\n\
+                    [features]\nfast = []\nlong = []\n";
+    workspace.write("vendor/parser/Cargo.toml", manifest)?;
+    workspace.write("vendor/parser/src/lib.rs", "//! A crate.\n")?;
+    workspace.append("Cargo.toml", "exclude = [\"vendor\"]\n")?;
+    let parser =
+        |features: &str| format!("parser = {{ path = \"../../vendor/parser\", features = [{features}] }}\n");
+    workspace.append("crates/tool/Cargo.toml", &parser("\"fast\""))?;
+    workspace.append("crates/policy/Cargo.toml", &format!("[dev-dependencies]\n{}", parser("\"long\"")))?;
+    let error = "error: parser v1.2.3 is built twice: only tests switch on long;";
+    let (passed, output) = workspace.tidy()?;
+    assert!(!passed && output.contains(error), "no `{error}` in:\n{output}");
+    // Where anything of the workspace switches it on, all of it is built with it.
+    workspace.append("crates/testkit/Cargo.toml", &parser("\"long\""))?;
+    let (_, output) = workspace.tidy()?;
+    assert!(!output.contains("is built twice"), "{output}");
+    Ok(())
+}
+
+#[test]
 fn a_long_file_fails_unless_it_is_listed_with_a_reason() -> Result<()> {
     let workspace = Workspace::new("long-file")?;
     workspace.write("crates/model/src/long.rs", &("//! Long.\n".to_string() + &"// x\n".repeat(799)))?;
@@ -146,30 +168,41 @@ fn a_long_function_is_a_warning() -> Result<()> {
     Ok(())
 }
 
-/// Each fault alone in a file that is fine otherwise.
+/// Each fault in a file that is fine otherwise. All are planted at once, since a look at a workspace takes a second.
 #[test]
 fn source_rules() -> Result<()> {
     let workspace = Workspace::new("source")?;
     let cases: &[(&str, &str, &str)] = &[
         ("crates/tool/src/a.rs", "#[allow(dead_code)]\nfn f() {}", "`#[allow(…)]`: write"),
-        ("crates/tool/src/a.rs", "#![allow(dead_code)]", "`#[allow(…)]`: write"),
-        ("crates/tool/src/a.rs", "#[cfg_attr(unix, allow(dead_code))]\nfn f() {}", "`#[allow(…)]`: write"),
-        ("crates/tool/src/a.rs", "fn f() { println!(\"x\"); }", "`println!`: only cli"),
-        ("crates/tool/src/a.rs", "fn f() { eprint!(\"x\"); }", "`eprint!`: only cli"),
-        ("crates/tool/src/a.rs", "fn f() { unsafe { g() } }", "`unsafe`: only crates/sandbox"),
-        ("crates/tool/src/a.rs", "fn f() { std::env::var(\"X\").ok(); }", "`env::var`: the environment"),
-        ("crates/tool/src/a.rs", "use open_agent_testkit::x;", "use testkit from tests/it only"),
-        ("crates/model/src/a.rs", "use std::fs;", "the model crate is data"),
+        ("crates/tool/src/b.rs", "#![allow(dead_code)]", "`#[allow(…)]`: write"),
+        ("crates/tool/src/c.rs", "#[cfg_attr(unix, allow(dead_code))]\nfn f() {}", "`#[allow(…)]`: write"),
+        ("crates/tool/src/d.rs", "fn f() { println!(\"x\"); }", "`println!`: only cli"),
+        ("crates/tool/src/e.rs", "fn f() { eprint!(\"x\"); }", "`eprint!`: only cli"),
+        ("crates/tool/src/f.rs", "fn f() { unsafe { g() } }", "`unsafe`: only crates/sandbox"),
+        ("crates/tool/src/g.rs", "fn f() { std::env::var(\"X\").ok(); }", "`env::var`: the environment"),
+        (
+            "crates/tool/src/h.rs",
+            "use open_agent_testkit::x;",
+            "`open_agent_testkit`: use testkit from tests/it only",
+        ),
+        ("crates/model/src/i.rs", "use std::fs;", "`std::fs`: the model crate is data"),
         ("crates/engine/src/machine.rs", "async fn f() {}", "`async`: the machine is a pure fold"),
         ("crates/engine/src/machine/fold.rs", "use std::time::Instant;", "`Instant`: the machine"),
     ];
-    for (path, code, message) in cases {
+    for (path, code, _) in cases {
         workspace.write(path, &format!("//! A module.\n{code}\n"))?;
-        finds(&workspace, &[path, ":2: ", message].map(|part| part.trim_start_matches(":2")))?;
-        workspace.write(path, "//! A module.\n")?;
     }
-    workspace.write("crates/tool/src/a.rs", "fn f() {}\n")?;
-    finds(&workspace, &["crates/tool/src/a.rs:1: begin with a `//!` comment"])
+    workspace.write("crates/tool/src/j.rs", "fn f() {}\n")?;
+    let (passed, output) = workspace.tidy()?;
+    assert!(!passed, "{output}");
+    let errors: Vec<&str> = output.lines().filter(|line| line.starts_with("error: ")).collect();
+    assert_eq!(errors.len(), cases.len() + 1, "{output}");
+    for (path, _, message) in cases {
+        let start = format!("error: {path}:2: {message}");
+        assert!(errors.iter().any(|error| error.starts_with(&start)), "no `{start}` in:\n{output}");
+    }
+    assert!(output.contains("error: crates/tool/src/j.rs:1: begin with a `//!` comment"), "{output}");
+    Ok(())
 }
 
 #[test]
@@ -191,11 +224,17 @@ fn places_where_the_same_is_fine() -> Result<()> {
 }
 
 #[test]
-fn addresses_of_one_workplace_are_found() -> Result<()> {
-    let workspace = Workspace::new("words")?;
-    let word = concat!("/wo", "rk/");
-    workspace.write("notes.md", &format!("one\nsee {word}x\n"))?;
-    finds(&workspace, &["notes.md:2: ", word])?;
-    workspace.write("notes.md", &format!("see /home/me{word}x\n"))?;
-    passes(&workspace)
+fn files_that_git_would_not_track_do_not_count() -> Result<()> {
+    let workspace = Workspace::new("ignored")?;
+    workspace.write(".gitignore", "target/\n/made.rs\n")?;
+    for path in ["target/a.rs", "crates/tool/target/b.rs", "made.rs", ".git/c.rs"] {
+        workspace.write(path, "fn f() {}\n")?;
+    }
+    passes(&workspace)?;
+    workspace.write("crates/tool/made.rs", "fn f() {}\n")?;
+    finds(&workspace, &["crates/tool/made.rs:1: begin with"])?;
+    workspace.write("crates/tool/.gitignore", "made.rs\n")?;
+    passes(&workspace)?;
+    workspace.write(".hidden/d.rs", "fn f() {}\n")?;
+    finds(&workspace, &[".hidden/d.rs:1: begin with"])
 }

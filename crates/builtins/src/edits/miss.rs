@@ -236,6 +236,8 @@ fn quoted(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use open_agent_testkit::cases;
+
     use super::*;
 
     fn miss(body: &str, needle: &str) -> String {
@@ -274,11 +276,28 @@ mod tests {
         let text = miss(&body, "FN target()");
         assert!(text.contains("Only the first 4 MiB") && !text.contains("capital letters"), "{text}");
         assert!(!miss(line, "FN target()").contains("Only"));
+    }
 
-        // Each of many lines is where each of the many that are looked for could begin.
-        let (start, same) = (std::time::Instant::now(), "a \n".repeat(40_000));
-        miss(&format!("{same}b"), &format!("{}c", "a\n".repeat(20_000)));
-        assert!(start.elapsed() < std::time::Duration::from_secs(60), "{:?}", start.elapsed());
+    /// Each of many lines is where each of the many that are looked for could begin.
+    #[test]
+    fn lines_that_are_all_alike_are_compared_a_bounded_number_of_times() {
+        let (mut lines, mut wanted) = (vec!["a"; 40_000], vec!["a"; 20_000]);
+        lines.push("b");
+        wanted.push("c");
+        let compared = Cell::new(0);
+        let plain: &dyn Fn(&str) -> Cow<'_, str> = &|line| {
+            compared.set(compared.get() + 1);
+            Cow::Borrowed(line)
+        };
+        assert_eq!(window(&lines, &wanted, plain), None);
+        // A line counts for its bytes and four more. The lines that are looked for are made plain once, and what was begun
+        // when the limit was reached is gone through.
+        let limit = MAX_COMPARED / 5 + 2 * wanted.len() + 1;
+        assert!((MAX_COMPARED / 5..=limit).contains(&compared.get()), "{} of {limit}", compared.get());
+
+        let (lines, needle) = ("a \n".repeat(cases(400, 40_000)), "a\n".repeat(cases(200, 20_000)));
+        let text = miss(&format!("{lines}b"), &format!("{needle}c"));
+        assert!(text.starts_with("old_string is not in the file."), "{text}");
     }
 
     #[test]

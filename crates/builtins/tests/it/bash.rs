@@ -1,7 +1,6 @@
 //! Bash.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use open_agent_model::Change;
 use open_agent_tool::CommandRunner as _;
@@ -44,15 +43,14 @@ async fn h_bsh_01_input_is_closed_and_time_is_limited() {
         w.fails("Bash", json!({"command": "read -p Password: x < /dev/tty"})).await.lines().last(),
         Some("Exit code 1")
     );
-    let started = Instant::now();
-    let command = "echo before; trap '' TERM; (setsid sleep 300.5 &); sleep 300.5";
+    let command = "echo before; trap '' TERM; (setsid sleep 300.5 &); sleep 300.5; echo awake";
     let output = w.call("Bash", json!({"command": command, "timeout": 300})).await.unwrap();
     assert!(
         output.is_error && text(&output).starts_with("before\nTimed out after 300 ms"),
         "{}",
         text(&output)
     );
-    assert!(started.elapsed() < Duration::from_secs(5));
+    assert!(!text(&output).contains("awake"), "it was killed in its sleep: {}", text(&output));
     assert_eq!(details(&output)["timedOut"], true);
     assert!(w.processes().is_empty(), "{:?}", w.processes());
 }
@@ -60,12 +58,10 @@ async fn h_bsh_01_input_is_closed_and_time_is_limited() {
 #[tokio::test]
 async fn h_bsh_02_a_daemon_does_not_hold_the_call() {
     let w = World::new();
-    let started = Instant::now();
-    let output = w
-        .call("Bash", json!({"command": "(echo first; sleep 0.4; echo later; sleep 300.7) & echo done"}))
-        .await;
-    let output = output.unwrap();
-    assert!(started.elapsed() < Duration::from_secs(1));
+    let daemon = "echo first; touch began; until [ -e go ]; do sleep 0.01; done; echo later; sleep 300.7";
+    let command = format!("({daemon}) & until [ -e began ]; do sleep 0.01; done; echo done");
+    // The daemon waits for a file that is made only after the call: a call that waited for it would never return.
+    let output = w.call("Bash", json!({ "command": command })).await.unwrap();
     let shown = text(&output);
     assert!(
         shown.contains("done\n") && shown.contains("first\n") && shown.contains("Left running:"),
@@ -77,9 +73,8 @@ async fn h_bsh_02_a_daemon_does_not_hold_the_call() {
     // It lives on, and so does its output, in a file that Read can open.
     assert!(w.processes().iter().any(|p| p.contains("300.7") || p.contains("bash")));
     let path = details["leftOutputPath"].as_str().unwrap().to_owned();
-    let until = Instant::now() + Duration::from_secs(5);
+    w.file("go", "");
     while !std::fs::read_to_string(&path).unwrap().contains("later") {
-        assert!(Instant::now() < until);
         tokio::task::yield_now().await;
     }
     assert_eq!(w.ok("Read", json!({"file_path": path})).await, "     1\tlater\n");
@@ -114,6 +109,7 @@ pub(crate) fn resident_kb() -> u64 {
 
 #[tokio::test]
 async fn h_bsh_03_a_flood_does_not_grow_the_process() {
+    open_agent_testkit::in_own_process!();
     let w = World::new();
     w.ok("Bash", json!({"command": "echo warm"})).await;
     let before = resident_kb();
@@ -236,9 +232,7 @@ async fn a_call_that_is_dropped_leaves_nothing() {
         _ = call => panic!("it ended"),
         () = seen => {}
     }
-    let until = Instant::now() + Duration::from_secs(5);
     while !w.processes().is_empty() {
-        assert!(Instant::now() < until);
         tokio::task::yield_now().await;
     }
 }
@@ -255,7 +249,13 @@ async fn h_log_02_keys_are_not_in_the_shell() {
 #[tokio::test]
 async fn progress_is_the_newest_line() {
     let w = World::new();
-    w.ok("Bash", json!({"command": "echo one; echo; echo two; sleep 1.4"})).await;
+    let command = "echo one; echo; echo two; until [ -e go ]; do sleep 0.01; done";
+    tokio::join!(w.ok("Bash", json!({ "command": command })), async {
+        while w.progress.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        w.file("go", "");
+    });
     assert_eq!(*w.progress.lock().unwrap(), ["two"]);
 }
 
@@ -324,14 +324,13 @@ enum Expect {
 
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn awkward_commands_answer_in_time_and_leave_nothing() {
+async fn awkward_commands_are_answered_and_leave_nothing() {
     assert!(AWKWARD.len() >= 40);
     for (command, expect) in AWKWARD {
         let w = World::new();
-        let started = Instant::now();
         let timeout = if matches!(expect, Expect::TimesOut) { 200 } else { 20_000 };
         let output = w.call("Bash", json!({"command": command, "timeout": timeout})).await.unwrap();
-        let (shown, took) = (text(&output), started.elapsed());
+        let shown = text(&output);
         let fits = match expect {
             Expect::Ok(want) => !output.is_error && shown == *want,
             Expect::Fails(want) => output.is_error && shown.ends_with(want),
@@ -342,7 +341,6 @@ async fn awkward_commands_answer_in_time_and_leave_nothing() {
             Expect::TimesOut => output.is_error && shown.contains("Timed out after 200 ms"),
         };
         assert!(fits, "{command}\n{expect:?}\n{shown}");
-        assert!(took < Duration::from_secs(5), "{command}: {took:?}");
         if matches!(expect, Expect::Left(_)) {
             let left = details(&output)["leftRunning"].as_array().unwrap().len();
             assert!(left > 0 && !sleepers(&w).is_empty(), "{command}");

@@ -1,10 +1,11 @@
 //! Glob.
 
 use std::os::unix::fs::symlink;
-use std::time::{Duration, Instant, SystemTime};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
+use open_agent_testkit::{FolderOpens, cases};
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
 
 use crate::world::{World, details, text};
 
@@ -93,9 +94,12 @@ async fn h_grp_02_the_walk_starts_where_the_pattern_does() {
     }
     w.file("apps/a/deep/x.json", "");
     symlink("..", w.path("apps/a/loop")).unwrap();
-    let started = Instant::now();
+    let beside = FolderOpens::watch([w.root.clone(), w.path("huge"), w.path("huge/d7")]).unwrap();
+    let inside = FolderOpens::watch([w.path("apps/a")]).unwrap();
     assert_eq!(w.ok("Glob", json!({"pattern": "apps/**/x.json"})).await, "apps/a/deep/x.json");
-    assert!(started.elapsed() < Duration::from_millis(200), "{:?}", started.elapsed());
+    assert_eq!((beside.count(), inside.count()), (0, 1), "a link to a folder is not followed either");
+    w.ok("Glob", json!({"pattern": "**/x.json"})).await;
+    assert_eq!((beside.count(), inside.count()), (3, 1));
     // A tool's access is where it walks, and no more.
     let cx = w.cx();
     let tool = std::sync::Arc::clone(w.tools.get("Glob").unwrap());
@@ -104,69 +108,101 @@ async fn h_grp_02_the_walk_starts_where_the_pattern_does() {
     assert_eq!(prepared.access(), [open_agent_model::Access::Read(w.path("apps"))]);
 }
 
+/// Makes folders below `folder` with a thousand empty files each.
+fn fill(w: &World, folder: &str, files: usize) -> Vec<PathBuf> {
+    let mut folders = Vec::new();
+    for n in 0..files / 1_000 {
+        let folder = w.path(&format!("{folder}/d{n}"));
+        std::fs::create_dir_all(&folder).unwrap();
+        for file in 0..1_000 {
+            std::fs::File::create(folder.join(format!("f{file}.json"))).unwrap();
+        }
+        folders.push(folder);
+    }
+    folders
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h_grp_02_two_hundred_thousand_files_and_a_cycle() {
-    let mut w = World::in_memory();
-    let fill = |folder: &str, files: usize| {
-        for n in 0..files / 1_000 {
-            let folder = w.path(&format!("{folder}/d{n}"));
-            std::fs::create_dir_all(&folder).unwrap();
-            for file in 0..1_000 {
-                std::fs::File::create(folder.join(format!("f{file}.json"))).unwrap();
-            }
-        }
-    };
+    let w = World::in_memory();
+    // The tenth part in everyday runs.
+    let thousands = cases(1, 10);
     std::fs::create_dir(w.path(".git")).unwrap();
     w.file(".gitignore", "node_modules/\n");
-    fill("apps/node_modules", 150_000);
-    fill("apps/web", 10_000);
-    fill("other", 40_000);
+    let modules = fill(&w, "apps/node_modules", thousands * 15_000);
+    let web = fill(&w, "apps/web", thousands * 1_000);
+    let other = fill(&w, "other", thousands * 4_000);
     w.file("apps/web/deep/er/x.json", "");
     w.file("other/x.json", "");
     symlink("..", w.path("apps/web/up")).unwrap();
     symlink(".", w.path("apps/web/deep/self")).unwrap();
 
-    let started = Instant::now();
+    let ignored = FolderOpens::watch(modules.iter().chain([&w.path("apps/node_modules")])).unwrap();
+    let beside = FolderOpens::watch(other.iter().chain([&w.path("other"), &w.root])).unwrap();
+    let walked = FolderOpens::watch(
+        web.iter().chain(&["apps", "apps/web", "apps/web/deep", "apps/web/deep/er"].map(|name| w.path(name))),
+    )
+    .unwrap();
     let output = w.call("Glob", json!({"pattern": "apps/**/x.json"})).await.unwrap();
-    let took = started.elapsed();
     assert_eq!(text(&output).lines().next(), Some("apps/web/deep/er/x.json"));
     let seen = details(&output);
     assert_eq!((&seen["total"], &seen["timedOut"]), (&json!(1), &json!(false)));
     // Only the ignored folder itself was met, and nothing of what lies beside `apps`.
     assert_eq!(seen["skippedIgnored"], 1);
-    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert_eq!((ignored.count(), beside.count()), (0, 0));
+    assert_eq!(walked.count(), web.len() + 4, "each folder is read once");
 
     let all = details(&w.call("Glob", json!({"pattern": "**/*.json"})).await.unwrap());
-    assert_eq!((&all["total"], &all["timedOut"]), (&json!(50_002), &json!(false)));
+    assert_eq!((&all["total"], &all["timedOut"]), (&json!(thousands * 5_000 + 2), &json!(false)));
+    assert_eq!((ignored.count(), beside.count()), (0, other.len() + 2));
     // A folder that is ignored, and named.
     let named = details(&w.call("Glob", json!({"pattern": "apps/node_modules/**/f7.json"})).await.unwrap());
-    assert_eq!(named["total"], 150);
+    assert_eq!(named["total"], thousands * 15);
+    assert_eq!(ignored.count(), modules.len() + 1);
+}
 
-    // Whatever it has reached, a cancelled walk ends soon.
+/// A walk that is cancelled while it goes on opens hardly any folder after that.
+#[test]
+fn a_walk_that_is_cancelled_on_its_way_ends_soon() {
     for (tool, input) in [("Glob", json!({"pattern": "**/*"})), ("Grep", json!({"pattern": "a"}))] {
-        w.cancel = CancellationToken::new();
-        let (call, cancel) = (w.call(tool, input), w.cancel.clone());
-        let (output, stopped) = tokio::join!(call, async {
-            tokio::task::yield_now().await;
-            cancel.cancel();
-            Instant::now()
+        let w = World::in_memory();
+        let folders = fill(&w, "many", 50_000);
+        let watched = FolderOpens::watch(&folders).unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let (output, before) = runtime.block_on(async {
+            tokio::join!(w.call(tool, input), async {
+                let mut before = 0;
+                while before == 0 {
+                    tokio::task::yield_now().await;
+                    before = watched.count();
+                }
+                w.cancel.cancel();
+                before + watched.count()
+            })
         });
-        let took = stopped.elapsed();
         assert!(text(&output.unwrap()).contains("STOPPED EARLY"), "{tool}");
-        assert!(took < Duration::from_secs(1), "{tool}: {took:?}");
+        // The call does not wait for the threads that walk; the runtime does.
+        drop(runtime);
+        let after = watched.count();
+        // Each thread is in one folder, and may be on its way into the next.
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        assert!(after <= 2 * threads, "{tool} opened {before} of {} folders, then {after}", folders.len());
     }
 }
 
 #[tokio::test]
 async fn h_grp_03_making_the_tools_walks_nothing() {
+    // The folder in which a process works is the same for all its threads.
+    open_agent_testkit::in_own_process!();
     let w = World::new();
-    for n in 0..2_000 {
-        std::fs::create_dir(w.path(&format!("d{n}"))).unwrap();
-    }
-    let started = Instant::now();
-    let tools = open_agent_builtins::core_tools();
-    assert!(started.elapsed() < Duration::from_millis(50));
-    drop(tools);
+    std::fs::create_dir(w.path("below")).unwrap();
+    std::env::set_current_dir(&w.root).unwrap();
+    let watched = FolderOpens::watch([w.root.clone(), w.path("below")]).unwrap();
+    drop(open_agent_builtins::core_tools());
+    assert_eq!(watched.count(), 0);
+    w.ok("Glob", json!({"pattern": "*"})).await;
+    assert_eq!(watched.count(), 2, "whoever walks is seen");
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 
 mod background;
 mod bash;
+mod corpus;
 mod edit;
 mod encodings;
 mod glob;

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use open_agent_model::{Change, ResultBlock, Source};
 use serde_json::json;
 
+use crate::bash::resident_kb;
 use crate::world::{World, details, text};
 
 #[tokio::test]
@@ -78,6 +79,7 @@ async fn long_lines_and_long_files_are_bounded() {
 
 #[tokio::test]
 async fn any_size_is_read_in_bounded_memory() {
+    open_agent_testkit::in_own_process!();
     let w = World::new();
     let path = w.path("big.txt");
     let file = std::fs::File::create(&path).unwrap();
@@ -87,15 +89,10 @@ async fn any_size_is_read_in_bounded_memory() {
         std::io::Write::write_all(&mut out, line.as_bytes()).unwrap();
     }
     std::io::Write::flush(&mut out).unwrap();
-    let status = || {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        let line = status.lines().find(|l| l.starts_with("VmHWM:")).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
-    };
-    let before = status();
+    let before = resident_kb();
     let shown = w.ok("Read", json!({"file_path": path, "offset": 1_499_999, "limit": 5})).await;
     assert_eq!(shown.lines().count(), 2);
-    assert!(status() - before < 16 * 1024);
+    assert!(resident_kb() - before < 16 * 1024);
 }
 
 #[tokio::test]

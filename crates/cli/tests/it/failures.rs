@@ -1,5 +1,6 @@
 //! H-OUT-02: whatever goes wrong in a run, exit code, stderr, `is_error` and `subtype` say the same.
 
+use open_agent_testkit::cases;
 use open_agent_testkit::server::{Pace, Reply, Script};
 use serde_json::json;
 
@@ -174,12 +175,14 @@ fn a_session_that_cannot_be_written_is_a_failed_run_with_a_result() {
 /// These two wait for real retries, side by side.
 #[test]
 fn what_outlasts_its_retries_is_a_failure_and_each_retry_is_told() {
-    let rig = Rig::answering(vec![call().pace(Pace::Cut(400)); 4]);
-    // A port that was free a moment ago.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let nobody = format!("http://127.0.0.1:{port}");
-    let args = ["-p", "Go", "--output-format", "stream-json"];
-    let unreachable = rig.command(args.iter().copied().chain(["--base-url", &nobody])).spawn().unwrap();
+    // Each retry waits twice as long as the one before it: 14 seconds for the three that are the default.
+    let retries = cases(1, 3);
+    let rig = Rig::answering(vec![call().pace(Pace::Cut(400)); retries + 1]);
+    // Only the system itself could listen there.
+    let nobody = "http://127.0.0.1:1";
+    let most = retries.to_string();
+    let args = ["-p", "Go", "--output-format", "stream-json", "--max-retries", &most];
+    let unreachable = rig.command(args.iter().copied().chain(["--base-url", nobody])).spawn().unwrap();
     let cut = rig.command(args).spawn().unwrap();
     for (child, kind, start) in [
         (unreachable, "connection", format!("error: cannot reach anthropic at {nobody}/v1/messages: ")),
@@ -187,13 +190,15 @@ fn what_outlasts_its_retries_is_a_failure_and_each_retry_is_told() {
     ] {
         let out = rig.finish(child);
         assert_eq!(out.code(), 1);
-        assert!(out.stderr.starts_with(&start) && out.stderr.contains("after 4 attempts"), "{}", out.stderr);
-        let hinted = out.stderr.contains("(after 4 attempts): is it running, and is --base-url right?");
+        let after = format!("after {} attempts", retries + 1);
+        assert!(out.stderr.starts_with(&start) && out.stderr.contains(&after), "{}", out.stderr);
+        let hinted = out.stderr.contains(&format!("({after}): is it running, and is --base-url right?"));
         assert_eq!(hinted, start.contains("cannot reach"), "{}", out.stderr);
         let frames = out.frames();
-        let retries: Vec<_> = frames.iter().filter(|f| f["subtype"] == "api_retry").collect();
-        assert_eq!(retries.len(), 3, "{}", out.stdout);
-        assert_eq!((&retries[2]["attempt"], &retries[2]["error"]), (&json!(3), &json!(kind)));
+        let told: Vec<_> = frames.iter().filter(|f| f["subtype"] == "api_retry").collect();
+        assert_eq!(told.len(), retries, "{}", out.stdout);
+        let last = told[retries - 1];
+        assert_eq!((&last["attempt"], &last["error"]), (&json!(retries), &json!(kind)));
         let result = out.result();
         assert_eq!(
             (&result["subtype"], &result["is_error"]),

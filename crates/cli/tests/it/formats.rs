@@ -3,7 +3,7 @@
 use open_agent_testkit::server::Reply;
 use serde_json::{Value, json};
 
-use crate::rig::{Rig, read_line, wait};
+use crate::rig::{Rig, read_line};
 
 const WIRES: [(&str, &str); 2] = [("anthropic", "claude-sonnet-4-6"), ("openai", "gpt-5")];
 
@@ -98,7 +98,7 @@ fn pieces_come_while_the_model_speaks() {
             "{provider}"
         );
         child.kill().unwrap();
-        wait(&mut child, std::time::Duration::from_secs(10));
+        child.wait().unwrap();
     }
 }
 

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use open_agent_testkit::server::{ModelServer, Recorded, Reply, Script};
 use serde_json::Value;
@@ -13,9 +13,6 @@ use tempfile::TempDir;
 
 /// H-LOG-01: must never be printed or stored.
 pub(crate) const CANARY: &str = "sk-canary-5f1e9a";
-
-/// Nothing here takes long; a machine under load may.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Rig {
     pub server: ModelServer,
@@ -80,7 +77,7 @@ impl Rig {
     pub(crate) fn finish(&self, mut child: Child) -> Outcome {
         let stdout = reader(child.stdout.take());
         let stderr = reader(child.stderr.take());
-        let status = wait(&mut child, PATIENCE);
+        let status = child.wait().unwrap();
         let text =
             |handle: std::thread::JoinHandle<Vec<u8>>| String::from_utf8(handle.join().unwrap()).unwrap();
         let outcome = Outcome { status, stdout: text(stdout), stderr: text(stderr) };
@@ -137,20 +134,13 @@ impl Rig {
 
     /// Waits until so many processes sleep for `nap`.
     pub(crate) fn wait_for_naps(&self, nap: &str, count: usize) {
-        let (begin, sleep) = (Instant::now(), format!("sleep {nap}"));
-        while self.survivors(nap).iter().filter(|line| line.trim_end() == sleep).count() < count {
-            assert!(begin.elapsed() < PATIENCE, "{:?}", self.survivors(nap));
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let sleep = format!("sleep {nap}");
+        wait_until(|| self.survivors(nap).iter().filter(|line| line.trim_end() == sleep).count() >= count);
     }
 
     /// Waits until the server was asked `count` times.
     pub(crate) fn wait_for_requests(&self, count: usize) {
-        let begin = Instant::now();
-        while self.requests().len() < count {
-            assert!(begin.elapsed() < PATIENCE, "no request came");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        self.server.wait_for_requests(count);
     }
 }
 
@@ -186,16 +176,10 @@ fn reader(pipe: Option<impl std::io::Read + Send + 'static>) -> std::thread::Joi
     })
 }
 
-pub(crate) fn wait(child: &mut Child, patience: Duration) -> ExitStatus {
-    let begin = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status;
-        }
-        if begin.elapsed() > patience {
-            let _ = child.kill();
-            panic!("the program did not end within {patience:?}");
-        }
+/// Waits for something that only asking can tell. If it never happens, the test hangs.
+pub(crate) fn wait_until(mut is_so: impl FnMut() -> bool) {
+    while !is_so() {
+        // Leaves the processors to the processes that are waited for.
         std::thread::sleep(Duration::from_millis(2));
     }
 }

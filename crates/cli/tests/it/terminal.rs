@@ -3,14 +3,13 @@
 use std::fs::{File, OpenOptions};
 use std::io::Read as _;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use open_agent_testkit::server::{Reply, Script};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::json;
 
-use crate::rig::{CANARY, Rig, wait};
+use crate::rig::{CANARY, Rig};
 
 struct Terminal {
     master: File,
@@ -19,7 +18,7 @@ struct Terminal {
 
 impl Terminal {
     fn new(columns: u16) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
         let path = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
@@ -47,7 +46,7 @@ impl Terminal {
             }
             String::from_utf8(all).unwrap()
         });
-        let status = wait(&mut child, Duration::from_secs(60));
+        let status = child.wait().unwrap();
         let text = reader.join().unwrap().replace("\r\n", "\n");
         assert!(!text.contains(CANARY));
         (status.code().unwrap_or(-1), text)

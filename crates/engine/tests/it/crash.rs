@@ -12,13 +12,17 @@ use open_agent_engine::{Machine, Progress};
 use open_agent_model::scripted::{Reply, Scripted};
 use open_agent_model::{ResultBlock, RunStatus, Seq};
 use open_agent_session::{JsonlStore, RunLimits, SessionEntry, SessionStore, Stored};
+use open_agent_testkit::cases;
 use open_agent_tool::{ToolSet, ToolSource, tool_fn};
 
 use crate::world::{Input, Options, World, session, spec};
 
 const DIR: &str = "OPEN_AGENT_TEST_CRASH_DIR";
 const TURNS: usize = 10;
-const KILLS: usize = 50;
+
+fn rounds() -> usize {
+    cases(12, 50)
+}
 
 /// Ten turns with reads and two calls each that must not run twice, then the end.
 fn ten_turns() -> Scripted {
@@ -116,10 +120,10 @@ fn whole_lines(store: &JsonlStore) -> Vec<u8> {
 }
 
 #[test]
-fn h_ses_03_killed_at_50_moments_nothing_is_lost_and_nothing_unsafe_runs_twice() {
+fn h_ses_03_killed_at_many_moments_nothing_is_lost_and_nothing_unsafe_runs_twice() {
     let mut killed = 0;
     let mut lost = 0;
-    for round in 0..KILLS {
+    for round in 0..rounds() {
         let dir = tempfile::tempdir().unwrap();
         let store = JsonlStore::new(dir.path().join("sessions"));
         // Spread over the whole run; the moment within a step is up to the machine.
@@ -149,7 +153,7 @@ fn h_ses_03_killed_at_50_moments_nothing_is_lost_and_nothing_unsafe_runs_twice()
         assert!(effects.len() + unknown >= TURNS * 2, "{} took effect, {unknown} are unknown", effects.len());
         lost += unknown;
     }
-    assert!(killed >= KILLS, "only {killed} processes were killed before they ended");
+    assert!(killed >= rounds(), "only {killed} processes were killed before they ended");
     assert!(lost > 0, "no call was ever in flight when its process was killed");
 }
 

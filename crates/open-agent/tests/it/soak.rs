@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use open_agent::model::ProviderErrorKind;
@@ -12,13 +12,18 @@ use open_agent::{
     Agent, AgentBuilder, AgentEvent, AgentOptions, Env, QueryResult, RetryConfig, RunStatus, ToolError,
     ToolScheduling, read_only_tool_fn, tool_fn,
 };
+use open_agent_testkit::cases;
 use open_agent_testkit::server::{Chaos, ChaosTool, Fault, ModelServer, Script};
 use serde_json::json;
 use tokio::runtime::Handle;
 
 const SEED: u64 = 0x00C0_FFEE;
-/// Each has its own server and its own connections, and leaves nothing behind.
-const ROUNDS: u64 = 5;
+/// Each has its own server and its own connections, and leaves nothing behind. That the process does not grow shows only
+/// when there are enough of them to fill all pools.
+fn rounds() -> u64 {
+    cases(2, 5)
+}
+
 /// Conversations of a round, each of two runs: what a failure leaves in a conversation is sent again by the second. Some
 /// have a third one before.
 const CONVERSATIONS: u64 = 50;
@@ -30,8 +35,6 @@ const MAX_MODEL_CALLS: u32 = 15;
 const SILENCE: Duration = Duration::from_millis(250);
 /// How much the memory of the process may have grown by a round, when the rounds before it have filled all pools.
 const GROWTH: u64 = 16 << 20;
-/// After this long what still lives is a leak.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Numbers {
@@ -208,13 +211,19 @@ fn memory() -> u64 {
     line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok()).unwrap_or_default() << 10
 }
 
-/// Connections end on tasks of their own, a little later than those who used them.
-async fn settle(base: Held) -> Held {
-    let end = Instant::now() + PATIENCE;
+/// Waits until the process holds no more than `base`: connections end on tasks of their own, a little later than those
+/// who used them. If there is a leak, this never returns, and the last line of the output shows it.
+async fn settle(base: Held, number: u64) {
+    let mut shown = String::new();
     loop {
         let held = Held::now();
-        if held.is_within(base) || Instant::now() > end {
-            return held;
+        if held.is_within(base) {
+            return;
+        }
+        let now = format!("round {number} holds {held:?}, before it there was {base:?}");
+        if now != shown {
+            println!("{now}");
+            shown = now;
         }
         tokio::task::yield_now().await;
     }
@@ -222,24 +231,27 @@ async fn settle(base: Held) -> Held {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_run_ends_well_or_says_why_and_nothing_is_left_behind() {
+    // The files and the memory of the process are measured.
+    open_agent_testkit::in_own_process!();
     let base = Held::now();
     let mut faults = HashMap::new();
     let mut ends = Ends::new();
     let mut sizes = Vec::new();
-    for number in 0..ROUNDS {
+    for number in 0..rounds() {
         for (end, count) in round(number, &mut faults).await {
             *ends.entry(end).or_default() += count;
         }
-        let left = settle(base).await;
-        assert!(left.is_within(base), "round {number} leaves {left:?} behind, before it there was {base:?}");
+        settle(base, number).await;
         sizes.push(memory());
     }
     println!("{ends:#?}\n{faults:?}\n{sizes:?}");
-    assert_eq!(ends.values().sum::<usize>() as u64, ROUNDS * CONVERSATIONS * 2);
+    assert_eq!(ends.values().sum::<usize>() as u64, rounds() * CONVERSATIONS * 2);
     // The rounds are of one size. The first ones fill pools and caches.
-    let growth = sizes[4].saturating_sub(sizes[2]);
-    assert!(growth < GROWTH, "two rounds took {growth} bytes for good: {sizes:?}");
-    assert!(ends["success"] > 100, "{ends:?}");
+    if let [_, _, before, _, after] = sizes[..] {
+        let growth = after.saturating_sub(before);
+        assert!(growth < GROWTH, "two rounds took {growth} bytes for good: {sizes:?}");
+    }
+    assert!(ends["success"] as u64 > rounds() * CONVERSATIONS / 3, "{ends:?}");
     assert!(ends.len() >= 5, "the failures are all alike: {ends:?}");
     assert_eq!(faults.len(), 16, "not every fault was met: {faults:?}");
 }

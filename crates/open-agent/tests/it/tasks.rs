@@ -1,7 +1,6 @@
 //! Background work through the agent, the end of everything that commands started, and what they do not see.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use open_agent::session::NoticeKind;
 use open_agent::testing::{Reply, Scripted};
@@ -45,9 +44,7 @@ fn processes(folder: &Path) -> Vec<String> {
 }
 
 async fn until(mut is_so: impl FnMut() -> bool) {
-    let begin = Instant::now();
     while !is_so() {
-        assert!(begin.elapsed() < Duration::from_secs(30));
         tokio::task::yield_now().await;
     }
 }
@@ -229,7 +226,7 @@ async fn closing_waits_for_no_reader() {
         tokio::task::yield_now().await;
     }
     assert_eq!(model.requests().len(), 1, "it waits for the reader");
-    tokio::time::timeout(Duration::from_secs(30), agent.close()).await.unwrap();
+    agent.close().await;
     let mut events = 0;
     while stream.next().await.is_some() {
         events += 1;

@@ -91,8 +91,7 @@ async fn h_int_03_an_interrupt_while_it_connects_ends_the_run() {
     let run = agent.stream_messages("x");
     let (_silent, _) = listener.accept().await.unwrap();
     assert!(agent.interrupt());
-    let ended = tokio::time::timeout(Duration::from_secs(5), run.result()).await;
-    assert!(ended.expect("it ends").unwrap().is_cancelled());
+    assert!(run.result().await.unwrap().is_cancelled());
     assert!(!agent.interrupt(), "there is nothing to interrupt any more, and it says so");
 }
 

@@ -14,7 +14,6 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -72,8 +71,8 @@ pub struct ModelServer {
 struct State {
     script: Script,
     log: Mutex<Log>,
-    /// Told when a client goes away.
-    left: Condvar,
+    /// Notified when a request comes and when a client goes away.
+    changed: Condvar,
 }
 
 #[derive(Default)]
@@ -98,7 +97,7 @@ impl ModelServer {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let state = Arc::new(State { script, log: Mutex::default(), left: Condvar::new() });
+        let state = Arc::new(State { script, log: Mutex::default(), changed: Condvar::new() });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
         let shared = Arc::clone(&state);
@@ -128,13 +127,19 @@ impl ModelServer {
         self.state.log().requests.clone()
     }
 
-    /// Waits until clients have closed the connection on so many unfinished answers; false if that takes longer than
-    /// `limit`. Blocks its thread.
-    #[must_use]
-    pub fn wait_for_abandoned(&self, count: usize, limit: Duration) -> bool {
+    /// Waits until so many requests have come. Blocks its thread.
+    pub fn wait_for_requests(&self, count: usize) {
+        self.wait(|log| log.requests.len() >= count);
+    }
+
+    /// Waits until clients have closed the connection on so many unfinished answers. Blocks its thread.
+    pub fn wait_for_abandoned(&self, count: usize) {
+        self.wait(|log| log.abandoned >= count);
+    }
+
+    fn wait(&self, is_so: impl Fn(&Log) -> bool) {
         let log = self.state.log();
-        let waited = self.state.left.wait_timeout_while(log, limit, |log| log.abandoned < count);
-        waited.unwrap_or_else(PoisonError::into_inner).0.abandoned >= count
+        drop(self.state.changed.wait_while(log, |log| !is_so(log)));
     }
 
     /// What was wrong with them; each was answered with 400.

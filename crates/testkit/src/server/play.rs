@@ -84,6 +84,7 @@ fn format_of(path: &str) -> Option<Format> {
 fn choose(request: &Recorded, post: bool, state: &State) -> Reply {
     let mut log = state.log();
     log.requests.push(request.clone());
+    state.changed.notify_all();
     let Some(format) = request.format.filter(|_| post) else {
         return Reply::error(404, "not_found_error", "there is nothing at this path");
     };
@@ -147,7 +148,7 @@ impl Drop for Paced {
     fn drop(&mut self) {
         if !self.over {
             self.state.log().abandoned += 1;
-            self.state.left.notify_all();
+            self.state.changed.notify_all();
         }
     }
 }
