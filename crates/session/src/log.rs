@@ -54,7 +54,7 @@ impl RawLog {
     /// Splits a file's bytes into lines.
     #[must_use]
     pub fn from_bytes(source: impl Into<Arc<str>>, bytes: &[u8]) -> Self {
-        let lines = bytes.split_inclusive(|byte| *byte == b'\n').zip(1..);
+        let lines = split_lines(bytes).zip(1..);
         let lines = lines.map(|(line, number)| RawLine::new(number, line.to_vec()));
         Self { source: source.into(), lines: lines.collect() }
     }
@@ -76,6 +76,17 @@ impl RawLog {
         records.dedup_by_key(|record| record.seq());
         records
     }
+}
+
+/// Lines with their line feeds; only the last one can lack it.
+fn split_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let end = memchr::memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
+        let (line, after) = rest.split_at(end);
+        rest = after;
+        (!line.is_empty()).then_some(line)
+    })
 }
 
 impl RawLine {
@@ -315,7 +326,7 @@ impl Tail {
     /// Looks at whole lines from a log's end; the last one may be cut.
     pub(crate) fn of(bytes: &[u8]) -> Self {
         let mut tail = Self { head: Seq(0), prefix: b"" };
-        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        for line in split_lines(bytes) {
             // The number only matters for the byte-order mark, with which no other line begins.
             let line = RawLine::new(1, line.to_vec());
             tail.prefix = if line.is_ended { b"" } else { b"\n" };

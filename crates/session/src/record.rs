@@ -165,8 +165,10 @@ pub(crate) fn encode_tracked(record: &Stored) -> Result<(EncodedRecord, bool), s
 /// Removes line feeds and beginnings of records from an encoded entry. Returns true if there were any.
 fn make_one_record(entry: &mut Vec<u8>) -> bool {
     let mut is_changed = false;
-    for byte in entry.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')) {
-        *byte = b' ';
+    while let Some(at) = memchr::memchr2(b'\n', b'\r', entry) {
+        for byte in entry.iter_mut().skip(at).filter(|byte| matches!(byte, b'\n' | b'\r')) {
+            *byte = b' ';
+        }
         is_changed = true;
     }
     let starts: Vec<usize> = memchr::memmem::find_iter(entry, RECORD_START).collect();
@@ -267,7 +269,7 @@ pub(crate) fn inspect(line: &[u8]) -> Result<Checked<'_>, String> {
     if checksum(before, after) != crc {
         return Err("its checksum is wrong: it was changed after it was written, or cut".to_owned());
     }
-    if line.contains(&b'\n') {
+    if memchr::memchr(b'\n', line).is_some() {
         return Err("it holds a line feed".to_owned());
     }
     let header: Header<'_> =
