@@ -11,7 +11,7 @@ use open_agent_model::{
 };
 use open_agent_policy::{Gate, Policy};
 use open_agent_providers::Profile;
-use open_agent_sandbox::{PlainFiles, PlainRunner, REMOVED_VARIABLES};
+use open_agent_sandbox::{OrphanReaper, PlainFiles, PlainRunner, REMOVED_VARIABLES};
 use open_agent_session::{JsonlStore, MemoryStore, ModelSettings, Owner, SessionStore};
 use open_agent_tool::{Clock, DynTool, Ports, ToolSet, ToolSource};
 
@@ -29,6 +29,7 @@ pub struct AgentBuilder {
     custom_tools: Vec<Arc<dyn DynTool>>,
     sources: Vec<Arc<dyn ToolSource>>,
     shared: SharedProviders,
+    reaper: OrphanReaper,
 }
 
 /// Everything that an agent is made of, checked.
@@ -42,6 +43,7 @@ pub(crate) struct Wiring {
     provider: Arc<dyn Provider>,
     store: Option<Arc<dyn SessionStore>>,
     tools: Vec<Arc<dyn ToolSource>>,
+    reaper: OrphanReaper,
 }
 
 /// What an agent has once it was first asked.
@@ -92,6 +94,7 @@ impl AgentBuilder {
     /// As [`AgentBuilder::from_environment`], with an environment of your own.
     #[must_use]
     pub fn with_env(env: Env) -> Self {
+        let reaper = OrphanReaper::new(&env);
         Self {
             options: AgentOptions::default(),
             env,
@@ -101,6 +104,7 @@ impl AgentBuilder {
             custom_tools: Vec::new(),
             sources: Vec::new(),
             shared: SharedProviders::default(),
+            reaper,
         }
     }
 
@@ -250,6 +254,7 @@ impl AgentBuilder {
             key_source,
             store: self.store,
             tools,
+            reaper: self.reaper,
         }))
     }
 }
@@ -321,7 +326,7 @@ impl Wiring {
 
     pub(crate) fn host(&self) -> Result<Live, ConfigError> {
         let root = self.root()?;
-        let home: Option<PathBuf> = self.env.get("HOME").map(PathBuf::from);
+        let home: Option<PathBuf> = self.env.get_os("HOME").map(PathBuf::from);
         let sessions = match (&self.options.sessions_dir, &home) {
             (Some(dir), _) => Some(dir.clone()),
             (None, Some(home)) => Some(home.join(".open-agent-sdk").join("sessions")),
@@ -335,14 +340,14 @@ impl Wiring {
         let (scratch, is_passing) = match sessions.filter(|_| self.options.persist_session) {
             Some(sessions) => (sessions.join(self.session_id.as_str()).join("scratch"), false),
             // A name that nobody can have taken before: the folder is shared with all users of the machine.
-            None => (std::env::temp_dir().join(format!("open-agent-{:032x}", SystemClock.new_id())), true),
+            None => (self.env.temp_dir().join(format!("open-agent-{:032x}", SystemClock.new_id())), true),
         };
         let policy = Policy {
             mode: self.options.permission_mode,
             allowed_tools: self.options.allowed_tools.iter().cloned().collect(),
             roots: vec![root.clone(), scratch.clone()],
         };
-        let runner = Arc::new(PlainRunner::new(&self.env, &hidden_variables()));
+        let runner = Arc::new(PlainRunner::with_reaper(&self.env, &hidden_variables(), &self.reaper));
         let passing = is_passing.then(|| PassingFolder(scratch.clone()));
         let ports = Ports {
             files: Arc::new(PlainFiles::new(home, scratch)),

@@ -8,11 +8,14 @@ use std::time::Duration;
 use open_agent_tool::Descendant;
 use rustix::process::Signal;
 
+use crate::orphans::OrphanReaper;
 use crate::tree::{self, Signalled, Tree};
 
 /// All trees of a runner.
-#[derive(Default)]
-pub(crate) struct Trees(Mutex<Inner>);
+pub(crate) struct Trees {
+    inner: Mutex<Inner>,
+    reaper: OrphanReaper,
+}
 
 #[derive(Default)]
 struct Inner {
@@ -26,6 +29,10 @@ struct Inner {
 pub(crate) struct TreeNumber(u64);
 
 impl Trees {
+    pub(crate) fn new(reaper: OrphanReaper) -> Self {
+        Self { inner: Mutex::default(), reaper }
+    }
+
     /// Starts a tree, unless everything was ended: then nobody would end this one.
     pub(crate) fn start<T, E>(
         &self,
@@ -39,6 +46,7 @@ impl Trees {
         Some(start().map(|(started, tree)| {
             let number = inner.next;
             inner.next += 1;
+            self.reaper.update(&tree);
             inner.by_number.insert(number, tree);
             (started, TreeNumber(number))
         }))
@@ -50,6 +58,9 @@ impl Trees {
         reap();
         if let Some(tree) = inner.by_number.get_mut(&number) {
             tree.reaped = true;
+            if !tree.left.is_empty() {
+                self.reaper.update(tree);
+            }
         }
     }
 
@@ -62,7 +73,14 @@ impl Trees {
 
     /// Nothing of it runs any more.
     pub(crate) fn forget(&self, TreeNumber(number): TreeNumber) {
-        self.lock().by_number.remove(&number);
+        if let Some(tree) = self.lock().by_number.remove(&number) {
+            self.reaper.forget(&tree);
+        }
+    }
+
+    /// Asks all of one tree to end, waits for `grace`, kills what is left.
+    pub(crate) fn end_one(&self, number: TreeNumber, grace: Duration) {
+        tree::end(&One { trees: self, number }, grace);
     }
 
     /// Asks all to end, waits for `grace`, kills what is left. Nothing is started any more.
@@ -87,7 +105,7 @@ impl Trees {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn all(inner: &Inner) -> Vec<Tree> {
@@ -104,5 +122,32 @@ impl Signalled for Trees {
 
     fn is_gone(&self) -> bool {
         Self::all(&self.lock()).as_slice().is_gone()
+    }
+}
+
+/// A reaper may be shared with others who go on.
+impl Drop for Trees {
+    fn drop(&mut self) {
+        let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for tree in inner.by_number.values() {
+            self.reaper.forget(tree);
+        }
+    }
+}
+
+/// One of the trees as it stands at each look, for it may be reaped between two.
+struct One<'a> {
+    trees: &'a Trees,
+    number: TreeNumber,
+}
+
+impl Signalled for One<'_> {
+    fn signal(&self, signal: Signal) -> bool {
+        let inner = self.trees.lock();
+        inner.by_number.get(&self.number.0).is_some_and(|tree| tree.signal(signal))
+    }
+
+    fn is_gone(&self) -> bool {
+        self.trees.lock().by_number.get(&self.number.0).is_none_or(Signalled::is_gone)
     }
 }

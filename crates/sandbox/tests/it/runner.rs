@@ -1,6 +1,5 @@
 //! `PlainRunner`: nothing that was started outlives what started it.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -19,12 +18,7 @@ fn runner() -> PlainRunner {
 }
 
 fn sh(script: &str) -> CommandSpec {
-    CommandSpec {
-        program: "sh".into(),
-        args: vec!["-c".into(), script.into()],
-        cwd: "/".into(),
-        env: BTreeMap::new(),
-    }
+    CommandSpec { args: vec!["-c".into(), script.into()], ..CommandSpec::new("sh", "/") }
 }
 
 async fn output(runner: &PlainRunner, script: &str) -> String {
@@ -79,10 +73,10 @@ async fn streams_and_exit_codes() {
     assert_eq!((out.as_str(), err.as_str()), ("out\n", "err\n"));
     assert!(running.stdout().is_none());
     let exit = running.wait().await.unwrap();
-    assert_eq!(exit, Exit { code: Some(7), signal: None });
+    assert_eq!(exit, Exit { code: Some(7), ..Exit::default() });
     assert_eq!(running.wait().await.unwrap(), exit, "a second time too");
     let mut running = runner.spawn(sh("kill -9 $$")).await.unwrap();
-    assert_eq!(running.wait().await.unwrap(), Exit { code: None, signal: Some(9) });
+    assert_eq!(running.wait().await.unwrap(), Exit { signal: Some(9), ..Exit::default() });
 }
 
 #[tokio::test]
