@@ -254,9 +254,13 @@ mod tests {
     fn h_bsh_06_values_that_are_no_text_are_kept_and_named() {
         use std::os::unix::ffi::OsStrExt;
         let odd = OsStr::from_bytes(b"/opt/\xFF/bin");
-        let env: Env = [("PATH".into(), odd.to_owned()), ("HOME".into(), OsString::from("/h"))].into_iter().collect();
+        let env: Env =
+            [("PATH".into(), odd.to_owned()), ("HOME".into(), OsString::from("/h"))].into_iter().collect();
         assert_eq!((env.get("PATH"), env.get_os("PATH")), (None, Some(odd)));
-        assert_eq!(env.iter().collect::<Vec<_>>(), [("HOME".as_ref(), "/h".as_ref()), ("PATH".as_ref(), odd)]);
+        assert_eq!(
+            env.iter().collect::<Vec<_>>(),
+            [("HOME".as_ref(), "/h".as_ref()), ("PATH".as_ref(), odd)]
+        );
         assert_eq!(env.not_text().collect::<Vec<_>>(), ["PATH"]);
     }
 
@@ -267,7 +271,10 @@ mod tests {
             pairs.into_iter().collect::<Env>().temp_dir()
         };
         assert_eq!(of(Some("/var/tmp/mine")), PathBuf::from("/var/tmp/mine"));
-        assert_eq!([of(None), of(Some("")), of(Some("relative"))], [PathBuf::from("/tmp"), "/tmp".into(), "/tmp".into()]);
+        assert_eq!(
+            [of(None), of(Some("")), of(Some("relative"))],
+            [PathBuf::from("/tmp"), "/tmp".into(), "/tmp".into()]
+        );
     }
 
     #[test]

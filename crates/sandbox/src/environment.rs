@@ -48,7 +48,9 @@ pub(crate) fn split(env: &Env, removed: &[&str]) -> (BTreeMap<OsString, OsString
         .map(|(_, value)| value.as_bytes())
         .filter(|value| value.trim_ascii().len() >= SECRET)
         .collect();
-    let is_copy = |value: &OsString| secrets.iter().any(|secret| memchr::memmem::find(value.as_bytes(), secret).is_some());
+    let is_copy = |value: &OsString| {
+        secrets.iter().any(|secret| memchr::memmem::find(value.as_bytes(), secret).is_some())
+    };
     let copies: Vec<OsString> =
         kept.iter().filter(|(_, value)| is_copy(value)).map(|(name, _)| name.clone()).collect();
     kept.retain(|name, _| !copies.contains(name));

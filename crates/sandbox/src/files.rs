@@ -71,7 +71,11 @@ impl Files for PlainFiles {
         })
     }
 
-    fn replace<'a>(&'a self, at: &'a Located, bytes: &'a [u8]) -> BoxFuture<'a, Result<FileStamp, PortError>> {
+    fn replace<'a>(
+        &'a self,
+        at: &'a Located,
+        bytes: &'a [u8],
+    ) -> BoxFuture<'a, Result<FileStamp, PortError>> {
         let bytes = bytes.to_vec();
         blocking(at, move |path| replace(path, &bytes, Expected::Anything))
     }
@@ -269,7 +273,8 @@ impl<'a> Temp<'a> {
     /// Puts it in place of the target.
     fn persist(mut self) -> Result<File, PortError> {
         let Target { folder, name, .. } = self.target;
-        rustix::fs::renameat(folder, &*self.name, folder, &**name).map_err(|error| self.target.failed(error))?;
+        rustix::fs::renameat(folder, &*self.name, folder, &**name)
+            .map_err(|error| self.target.failed(error))?;
         self.file.take().ok_or_else(|| self.target.failed(Errno::BADF))
     }
 
@@ -317,8 +322,7 @@ impl Drop for Temp<'_> {
 fn write_in_place(target: &Target<'_>, bytes: &[u8], expected: Expected) -> Result<File, InPlace> {
     let failed = |error| InPlace::Untouched(target.failed(error));
     let file = nofollow::open_in(&target.folder, &target.name, OFlags::WRONLY);
-    let file =
-        file.map_err(|error| InPlace::Untouched(port_error("write", target.path, error)))?;
+    let file = file.map_err(|error| InPlace::Untouched(port_error("write", target.path, error)))?;
     let mut file = File::from(file);
     // Its other names may lie in folders that are not locked.
     wait_for_lock(&file, target.path, LOCK_PATIENCE).map_err(InPlace::Untouched)?;
@@ -357,7 +361,8 @@ fn reserve(_: &File, _: u64) -> io::Result<()> {
 /// this folder cannot be locked.
 fn lock(target: &Target<'_>, patience: Duration) -> Result<Option<File>, PortError> {
     // Whoever may write into a folder need not be allowed to list it.
-    let Ok(file) = nofollow::open_in(&target.folder, OsStr::new("."), OFlags::RDONLY | OFlags::DIRECTORY) else {
+    let Ok(file) = nofollow::open_in(&target.folder, OsStr::new("."), OFlags::RDONLY | OFlags::DIRECTORY)
+    else {
         return Ok(None);
     };
     let file = File::from(file);
@@ -393,7 +398,9 @@ fn unless_unsupported(error: io::Error) -> io::Result<()> {
 
 /// Removes what writers that were killed have left in `folder`.
 fn sweep(folder: &OwnedFd, now: SystemTime) {
-    let Ok(listed) = nofollow::open_in(folder, OsStr::new("."), OFlags::RDONLY | OFlags::DIRECTORY) else { return };
+    let Ok(listed) = nofollow::open_in(folder, OsStr::new("."), OFlags::RDONLY | OFlags::DIRECTORY) else {
+        return;
+    };
     let Ok(listed) = PlainFolder::of(listed, PathBuf::from(".")) else { return };
     let (mut batch, mut seen): (Vec<Entry>, usize) = (Vec::new(), 0);
     let mut has_more = true;

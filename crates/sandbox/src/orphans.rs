@@ -147,7 +147,9 @@ mod imp {
         // What is sent to our group, such as a hang-up, is not for it.
         new_session(&mut command);
         let mut child = command.spawn()?;
-        let Some(pipe) = child.stdin.take().map(OwnedFd::from) else { return Err(io::ErrorKind::BrokenPipe.into()) };
+        let Some(pipe) = child.stdin.take().map(OwnedFd::from) else {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        };
         let flags = rustix::fs::fcntl_getfl(&pipe)?;
         rustix::fs::fcntl_setfl(&pipe, flags | OFlags::NONBLOCK)?;
         Ok((child, pipe))

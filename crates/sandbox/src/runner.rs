@@ -96,7 +96,8 @@ impl PlainRunner {
                 let stdout = child.stdout.take().map(OwnedFd::from);
                 let stderr = child.stderr.take().map(OwnedFd::from);
                 let pipes = stdout.iter().chain(&stderr).filter_map(pipe_name).collect();
-                let tree = Tree { main, mark, since: started_at(main), pipes, reaped: false, left: Vec::new() };
+                let tree =
+                    Tree { main, mark, since: started_at(main), pipes, reaped: false, left: Vec::new() };
                 Ok(((child, tree.clone(), [stdin, stdout, stderr]), tree))
             });
             let ((child, tree, streams), number) = started.ok_or(PortError::Closed)?.map_err(failed)?;

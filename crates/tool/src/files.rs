@@ -48,7 +48,8 @@ pub trait Files: Send + Sync {
 
     /// Replaces a file's whole content, or creates the file and its folders. A reader sees the old content or the new,
     /// never a mixture; only a file of several names (hard links) is written in place. Permissions are kept.
-    fn replace<'a>(&'a self, at: &'a Located, bytes: &'a [u8]) -> BoxFuture<'a, Result<FileStamp, PortError>>;
+    fn replace<'a>(&'a self, at: &'a Located, bytes: &'a [u8])
+    -> BoxFuture<'a, Result<FileStamp, PortError>>;
 
     /// Does what [`replace`](Files::replace) does if the file still has the stamp `expected`, or, for `None`, if there
     /// still is no file. The comparison is made at the last moment, so of several writers that replace what they read,
@@ -127,6 +128,9 @@ pub enum PathKind {
     Missing,
 }
 
+/// `ENOENT`, which is the same number on all systems.
+const NO_SUCH_FILE: i32 = 2;
+
 /// A path that was looked up once, by [`Files::locate`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Located {
@@ -163,7 +167,8 @@ impl Located {
         match self.kind {
             PathKind::Folder => Ok(()),
             PathKind::Missing => {
-                Err(PortError::Io { action: "open", path: path(), source: io::ErrorKind::NotFound.into() })
+                let source = io::Error::from_raw_os_error(NO_SUCH_FILE);
+                Err(PortError::Io { action: "open", path: path(), source })
             }
             _ => Err(PortError::WrongKind { path: path(), what: "not a folder" }),
         }

@@ -44,8 +44,7 @@ pub fn read_input<'a>(spec: &ToolSpec, input: &'a RawJson) -> Result<Cow<'a, Raw
         Ok(None) => Ok(Cow::Borrowed(input)),
         Ok(Some(text)) => RawJson::parse(text).map(Cow::Owned).map_err(ToolError::from),
         Err(mismatch) => {
-            let text =
-                format!("{} cannot read its input: {mismatch}. Its schema is {schema}", spec.name);
+            let text = format!("{} cannot read its input: {mismatch}. Its schema is {schema}", spec.name);
             Err(ToolError::bad_input(text))
         }
     }
@@ -155,7 +154,8 @@ impl Reader<'_> {
         }
         let actual = Type::of(text);
         let fits = |wanted: Type| wanted == actual || (wanted == Type::Number && actual == Type::Integer);
-        let fitting: Vec<&Value> = allowed.iter().filter(|(t, _)| fits(*t)).map(|(_, branch)| *branch).collect();
+        let fitting: Vec<&Value> =
+            allowed.iter().filter(|(t, _)| fits(*t)).map(|(_, branch)| *branch).collect();
         match fitting[..] {
             [] => self.convert(&allowed, text, actual, place),
             [branch] if actual == Type::Object => self.object(branch, text, place),
@@ -227,8 +227,7 @@ impl Reader<'_> {
         let mut is_changed = false;
         for (at, value) in values.into_iter().map(RawValue::get).enumerate() {
             // Schemas of ours do not say where an item may be null.
-            let corrected =
-                if value == "null" { None } else { self.read(items, value, &place.item(at))? };
+            let corrected = if value == "null" { None } else { self.read(items, value, &place.item(at))? };
             is_changed |= corrected.is_some();
             out.push(corrected.map_or(Cow::Borrowed(value), Cow::Owned));
         }

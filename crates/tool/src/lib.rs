@@ -15,14 +15,12 @@ mod set;
 mod tasks;
 mod tool;
 
-pub use command::{
-    CommandRunner, CommandSpec, Descendant, Exit, LimitHit, Limits, Purpose, Running, Stdin,
-};
+pub use command::{CommandRunner, CommandSpec, Descendant, Exit, LimitHit, Limits, Purpose, Running, Stdin};
 pub use cx::{CxParts, ProgressSink, SessionState, ToolCx};
 pub use error::{Suspended, ToolError, ToolErrorKind};
-pub use output::ToolOutput;
 pub use files::{Entry, EntryInfo, Files, Folder, Located, PathKind, file_stamp};
 pub use lenient::read_input;
+pub use output::ToolOutput;
 pub use ports::{Absent, Clock, PortError, Ports};
 pub use schema::schema_of;
 pub use set::{ToolSet, ToolSource};

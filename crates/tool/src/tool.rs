@@ -181,11 +181,8 @@ fn parse_input<I: DeserializeOwned>(spec: &ToolSpec, input: &RawJson) -> Result<
             Err(error) => error,
         },
     };
-    let text = format!(
-        "{} cannot read its input: {error}. Its schema is {}",
-        spec.name,
-        spec.input_schema.get()
-    );
+    let text =
+        format!("{} cannot read its input: {error}. Its schema is {}", spec.name, spec.input_schema.get());
     Err(ToolError::bad_input(text).with_source(error))
 }
 

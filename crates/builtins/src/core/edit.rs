@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::bounds::count;
 use crate::edits::{Hunk, Matches, Replaced, explain_miss, patch};
-use crate::paths::{Lookup, check_names_a_file, check_seen, explain, is_missing, locate, shown, write_access};
+use crate::paths::{
+    Lookup, check_names_a_file, check_seen, explain, is_missing, locate, shown, write_access,
+};
 use crate::text::{Charset, MARK, Text, is_second, read_whole, to_windows_1252};
 
 /// How many places are named.

@@ -95,7 +95,8 @@ impl Search {
     fn of(cx: &ToolCx, input: &Input) -> Result<Self, ToolError> {
         let base = locate(cx, input.path.as_deref().unwrap_or("."))?;
         let (prefix, rest) = split(&input.pattern);
-        let folder = if prefix.is_empty() { base } else { cx.files().locate(base.path(), Path::new(prefix))? };
+        let folder =
+            if prefix.is_empty() { base } else { cx.files().locate(base.path(), Path::new(prefix))? };
         if rest.is_empty() {
             return Err(ToolError::bad_input("the pattern names no file"));
         }

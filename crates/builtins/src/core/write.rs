@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::bounds::{MAX_CHARS, count};
 use crate::edits::{Hunk, adopt_line_ends, patch};
-use crate::paths::{Lookup, check_names_a_file, check_seen, explain, is_missing, locate, shown, write_access};
+use crate::paths::{
+    Lookup, check_names_a_file, check_seen, explain, is_missing, locate, shown, write_access,
+};
 use crate::text::{Charset, Text, read_whole, show};
 
 pub(super) struct Write;

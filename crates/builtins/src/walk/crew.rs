@@ -222,7 +222,11 @@ impl<F: FnMut(&Met<'_>)> Worker<'_, F> {
             path.push(b'/');
         }
         let len = path.len();
-        let give = |entries: Vec<Entry>| Files { folder: Arc::clone(&open), path: Arc::clone(&folder_path), entries };
+        let give = |entries: Vec<Entry>| Files {
+            folder: Arc::clone(&open),
+            path: Arc::clone(&folder_path),
+            entries,
+        };
         let mut for_others = Vec::new();
         let mut batch = std::mem::take(&mut self.batch);
         let mut has_more = true;

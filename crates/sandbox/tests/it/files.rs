@@ -234,7 +234,7 @@ fn a_path_is_located_once_as_what_it_really_is() {
     assert_eq!(of("/dev/null").kind(), PathKind::Other);
     of("l").require_folder().unwrap();
     assert!(matches!(of("f").require_folder(), Err(PortError::WrongKind { .. })));
-    assert!(of("none").require_folder().unwrap_err().to_string().contains("not found"));
+    assert!(of("none").require_folder().unwrap_err().to_string().contains("No such file"));
 }
 
 /// A folder as it is listed: names and kinds, in order.
@@ -257,7 +257,11 @@ fn folders_are_listed_and_their_files_opened_without_following_links() {
     let here = at(&files, &root);
     let all = [("file", PathKind::File), ("link", PathKind::Link), ("sub", PathKind::Folder)];
     assert_eq!(listed(&files, &here, "d"), all.map(|(name, kind)| (name.to_owned(), kind)));
-    assert_eq!(listed(&files, &at(&files, &root.join("l")), "").len(), 3, "a link is followed where it is located");
+    assert_eq!(
+        listed(&files, &at(&files, &root.join("l")), "").len(),
+        3,
+        "a link is followed where it is located"
+    );
     assert!(matches!(files.read_dir(&here, Path::new("l")), Err(PortError::Redirected { .. })));
 
     let folder = files.read_dir(&here, Path::new("d")).unwrap();
@@ -289,7 +293,9 @@ fn large_folders_are_listed_whole() {
 #[tokio::test]
 async fn a_link_that_appears_afterwards_is_not_followed() {
     let (_dir, root, files) = folder();
-    for (swapped, name) in [("d/file", "d/file"), ("d", "d/file"), ("d", "d/new"), ("d/new", "d/new"), ("d", "d/sub/new")] {
+    for (swapped, name) in
+        [("d/file", "d/file"), ("d", "d/file"), ("d", "d/new"), ("d/new", "d/new"), ("d", "d/sub/new")]
+    {
         let _ = std::fs::remove_dir_all(root.join("d"));
         let _ = std::fs::remove_file(root.join("d"));
         let _ = std::fs::remove_dir_all(root.join("secret"));

@@ -8,7 +8,7 @@ use open_agent_sandbox::{PlainRunner, REMOVED_VARIABLES};
 use open_agent_tool::{CommandRunner, CommandSpec, Exit, Running};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
-fn runner() -> PlainRunner {
+pub(crate) fn runner() -> PlainRunner {
     let path = std::env::var("PATH").unwrap();
     let env: Env = [("PATH", path.as_str()), ("OPENAI_API_KEY", "sk-canary"), ("GREETING", "hello")]
         .map(|(k, v)| (k.to_owned(), v.to_owned()))
@@ -17,7 +17,7 @@ fn runner() -> PlainRunner {
     PlainRunner::new(&env, REMOVED_VARIABLES)
 }
 
-fn sh(script: &str) -> CommandSpec {
+pub(crate) fn sh(script: &str) -> CommandSpec {
     CommandSpec { args: vec!["-c".into(), script.into()], ..CommandSpec::new("sh", "/") }
 }
 
@@ -29,7 +29,7 @@ async fn output(runner: &PlainRunner, script: &str) -> String {
 }
 
 /// Reads the numbers of `n` processes that the script prints, one a line.
-async fn pids(running: &mut dyn Running, n: usize) -> Vec<u32> {
+pub(crate) async fn pids(running: &mut dyn Running, n: usize) -> Vec<u32> {
     let mut lines = BufReader::new(running.stdout().unwrap()).lines();
     let mut pids = Vec::new();
     while pids.len() < n {
@@ -38,13 +38,13 @@ async fn pids(running: &mut dyn Running, n: usize) -> Vec<u32> {
     pids
 }
 
-fn runs(pid: u32) -> bool {
+pub(crate) fn runs(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
 /// Waits for the end of processes that have been killed.
-fn assert_gone(pids: &[u32]) {
+pub(crate) fn assert_gone(pids: &[u32]) {
     let until = Instant::now() + Duration::from_secs(5);
     while pids.iter().any(|pid| runs(*pid)) {
         assert!(Instant::now() < until, "{pids:?} still run");
@@ -53,7 +53,7 @@ fn assert_gone(pids: &[u32]) {
 }
 
 /// The main process, a child, a grandchild whose parent is gone, one in a session of its own, and one that dropped the environment too.
-const FAMILY: &str = r#"
+pub(crate) const FAMILY: &str = r#"
 echo $$
 trap '' TERM
 sleep 300 & echo $!

@@ -143,7 +143,10 @@ fn two_readings_are_none() {
         {"type":"array","items":{"type":"string"}}, {"type":"integer"}]}}}"#;
     let input = RawJson::parse(r#"{"v":"5"}"#.to_owned()).unwrap();
     let error = read_input(&spec(schema), &input).unwrap_err();
-    assert!(error.text().contains(r#"v has to be a list or a whole number, but is a string "5""#), "{error:?}");
+    assert!(
+        error.text().contains(r#"v has to be a list or a whole number, but is a string "5""#),
+        "{error:?}"
+    );
 }
 
 #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
@@ -174,9 +177,8 @@ fn typed_tools_get_it_too_however_they_are_called() {
             clock: Arc::new(NoTime),
         },
     });
-    let prepare = |input: &str| {
-        Arc::clone(&tool).prepare(&RawJson::parse(input.to_owned()).unwrap(), &cx).map(|_| ())
-    };
+    let prepare =
+        |input: &str| Arc::clone(&tool).prepare(&RawJson::parse(input.to_owned()).unwrap(), &cx).map(|_| ());
     prepare(r#"{"limit":"7","all":null,"names":"a"}"#).unwrap();
     let error = prepare(r#"{"limit":"seven"}"#).unwrap_err();
     assert!(error.text().contains("limit has to be a whole number"), "{error:?}");

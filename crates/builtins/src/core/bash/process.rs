@@ -50,10 +50,8 @@ pub(super) async fn start(
     command: &str,
     limit: Duration,
 ) -> Result<Box<dyn Running>, ToolError> {
-    let limited = |spec: CommandSpec| CommandSpec {
-        limits: Limits { time: Some(limit), ..Limits::default() },
-        ..spec
-    };
+    let limited =
+        |spec: CommandSpec| CommandSpec { limits: Limits { time: Some(limit), ..Limits::default() }, ..spec };
     match cx.runner().spawn(limited(shell::bash(folder, command))).await {
         Err(PortError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
             Ok(cx.runner().spawn(limited(shell::sh(folder, command))).await?)

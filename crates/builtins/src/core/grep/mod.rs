@@ -75,12 +75,7 @@ enum Place {
     File(Located, File),
 }
 
-async fn answer(
-    input: Input,
-    at: Located,
-    cx: &ToolCx,
-    deadline: Deadline,
-) -> Result<ToolOutput, ToolError> {
+async fn answer(input: Input, at: Located, cx: &ToolCx, deadline: Deadline) -> Result<ToolOutput, ToolError> {
     let place = if at.kind() == PathKind::Folder {
         Place::Folder(Box::new(Root {
             overrides: overrides(cx, at.path(), input.glob.as_deref())?,

@@ -45,11 +45,7 @@ impl Search {
             after: context(input.after),
             needed: needed(input),
             offset: input.offset,
-            end: if ends_with_cr(input) {
-                LineTerminator::crlf()
-            } else {
-                LineTerminator::byte(b'\n')
-            },
+            end: if ends_with_cr(input) { LineTerminator::crlf() } else { LineTerminator::byte(b'\n') },
         }
     }
 
