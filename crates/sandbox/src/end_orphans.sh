@@ -4,7 +4,7 @@
 # tree and what is known of it, or the mark alone once nothing of it runs:
 #   m:PID:START  the main process, which leads a session and a group of its own
 #   l:PID:START  a process that was left running
-#   t            only the mark is left to find it by
+#   t            nothing but the mark is known, which may be the beginning of longer ones
 # Reading ends when that process does, however it ends.
 trap '' HUP INT QUIT TERM
 live=

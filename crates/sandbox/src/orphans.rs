@@ -34,6 +34,11 @@ impl OrphanReaper {
         Self(Arc::new(imp::Watch::new(path)))
     }
 
+    /// Processes may run whose mark begins with this one.
+    pub(crate) fn expect(&self, mark: &str) {
+        self.0.tell(mark, Some("t".to_owned()));
+    }
+
     /// The tree runs, or something of it does.
     pub(crate) fn update(&self, tree: &Tree) {
         let mut items = Vec::new();
@@ -47,9 +52,9 @@ impl OrphanReaper {
         self.0.tell(&tree.mark, Some(items.join(" ")));
     }
 
-    /// Nothing of the tree runs any more.
-    pub(crate) fn forget(&self, tree: &Tree) {
-        self.0.tell(&tree.mark, None);
+    /// Nothing with this mark runs any more.
+    pub(crate) fn forget(&self, mark: &str) {
+        self.0.tell(mark, None);
     }
 }
 

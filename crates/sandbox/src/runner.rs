@@ -39,7 +39,7 @@ const SMALL_STACK: usize = 128 * 1024;
 pub struct PlainRunner {
     env: Arc<BTreeMap<OsString, OsString>>,
     removed: Vec<String>,
-    id: Uuid,
+    mark: String,
     count: AtomicU64,
     trees: Arc<Trees>,
 }
@@ -56,13 +56,9 @@ impl PlainRunner {
     #[must_use]
     pub fn with_reaper(env: &Env, removed: &[&str], reaper: &OrphanReaper) -> Self {
         let (kept, removed) = split(env, removed);
-        Self {
-            env: Arc::new(kept),
-            removed,
-            id: Uuid::new_v4(),
-            count: AtomicU64::new(0),
-            trees: Arc::new(Trees::new(reaper.clone())),
-        }
+        let mark = Uuid::new_v4().simple().to_string();
+        let trees = Arc::new(Trees::new(mark.clone(), reaper.clone()));
+        Self { env: Arc::new(kept), removed, mark, count: AtomicU64::new(0), trees }
     }
 
     /// Ends everything that it started and that still runs: asks, waits half a second, kills. Nothing can be started
@@ -82,7 +78,7 @@ impl PlainRunner {
 
     fn start(&self, spec: CommandSpec) -> impl FnOnce() -> Result<Started, PortError> + use<> {
         let n = self.count.fetch_add(1, Ordering::Relaxed);
-        let mark = format!("{}.{n}", self.id.simple());
+        let mark = format!("{}.{n}", self.mark);
         let env = Arc::clone(&self.env);
         let trees = Arc::clone(&self.trees);
         move || {

@@ -14,12 +14,16 @@ use crate::tree::{self, Signalled, Tree};
 /// All trees of a runner.
 pub(crate) struct Trees {
     inner: Mutex<Inner>,
+    /// What the marks of all trees begin with.
+    mark: String,
     reaper: OrphanReaper,
 }
 
 #[derive(Default)]
 struct Inner {
     closed: bool,
+    /// The reaper was told of the mark.
+    is_known: bool,
     next: u64,
     by_number: BTreeMap<u64, Tree>,
 }
@@ -29,8 +33,9 @@ struct Inner {
 pub(crate) struct TreeNumber(u64);
 
 impl Trees {
-    pub(crate) fn new(reaper: OrphanReaper) -> Self {
-        Self { inner: Mutex::default(), reaper }
+    /// `mark` begins the marks of all trees.
+    pub(crate) fn new(mark: String, reaper: OrphanReaper) -> Self {
+        Self { inner: Mutex::default(), mark, reaper }
     }
 
     /// Starts a tree, unless everything was ended: then nobody would end this one.
@@ -42,6 +47,11 @@ impl Trees {
         let mut inner = self.lock();
         if inner.closed {
             return None;
+        }
+        if !inner.is_known {
+            // Before the first one runs: by this mark a tree is found that could not be told of any more.
+            self.reaper.expect(&self.mark);
+            inner.is_known = true;
         }
         Some(start().map(|(started, tree)| {
             let number = inner.next;
@@ -74,7 +84,7 @@ impl Trees {
     /// Nothing of it runs any more.
     pub(crate) fn forget(&self, TreeNumber(number): TreeNumber) {
         if let Some(tree) = self.lock().by_number.remove(&number) {
-            self.reaper.forget(&tree);
+            self.reaper.forget(&tree.mark);
         }
     }
 
@@ -130,7 +140,10 @@ impl Drop for Trees {
     fn drop(&mut self) {
         let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
         for tree in inner.by_number.values() {
-            self.reaper.forget(tree);
+            self.reaper.forget(&tree.mark);
+        }
+        if inner.is_known {
+            self.reaper.forget(&self.mark);
         }
     }
 }
