@@ -4,11 +4,10 @@
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
 
 use encoding_rs::{Encoding as Codec, UTF_16BE, UTF_16LE, WINDOWS_1252};
 use open_agent_model::FileStamp;
-use open_agent_tool::{PortError, ToolCx, ToolError, file_stamp};
+use open_agent_tool::{Located, PortError, ToolCx, ToolError, file_stamp};
 
 /// As much of a file's start tells what is in it.
 pub(crate) const SAMPLE: usize = 64 * 1024;
@@ -267,10 +266,10 @@ pub(crate) fn show(bytes: &[u8]) -> (Cow<'_, str>, bool) {
 /// A whole file and its stamp, if it is not too large.
 pub(crate) async fn read_whole(
     cx: &ToolCx,
-    path: &Path,
+    at: &Located,
 ) -> Result<Result<(Vec<u8>, FileStamp), ToolError>, PortError> {
-    let file = cx.files().open(path).await?;
-    let name = path.display().to_string();
+    let file = cx.files().open(at).await?;
+    let name = at.path().display().to_string();
     let read = move || whole(file, &name);
     Ok(tokio::task::spawn_blocking(read).await.unwrap_or_else(|error| Err(error.into())))
 }

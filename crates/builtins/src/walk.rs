@@ -1,14 +1,19 @@
 //! Walking folders as ripgrep does: hidden files and what ignore files name are left out, links are not followed. Owns
 //! the count of what was left out and the deadline.
+//!
+//! Folders and files are reached through the port `Files`. Only the ignore files themselves are read by the `ignore` crate:
+//! nothing of them reaches an answer, they only decide what is left out of it.
 
 mod crew;
 
-use std::fs::DirEntry;
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use ignore::overrides::Override;
 use ignore::types::Types;
+use open_agent_tool::{Files, Folder, Located, PathKind, PortError};
 use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
@@ -84,7 +89,8 @@ pub(crate) enum Rules {
 
 /// A folder to walk.
 pub(crate) struct Walk<'a> {
-    pub(crate) root: &'a Path,
+    pub(crate) files: &'a dyn Files,
+    pub(crate) root: &'a Located,
     pub(crate) rules: Rules,
     pub(crate) max_depth: Option<usize>,
     pub(crate) overrides: Override,
@@ -97,7 +103,8 @@ pub(crate) struct Met<'a> {
     pub(crate) path: &'a Path,
     /// From the walk's root on.
     pub(crate) relative: &'a Path,
-    entry: &'a DirEntry,
+    folder: &'a dyn Folder,
+    name: &'a OsStr,
     is_link: bool,
 }
 
@@ -117,11 +124,6 @@ struct Counts {
 }
 
 impl Walk<'_> {
-    /// Walks with several threads; `visitor` makes the function that a thread calls with each file.
-    pub(crate) fn run<F: FnMut(&Met<'_>) + Send>(&self, visitor: impl FnMut() -> F) -> Tally {
-        Tally { counts: crew::walk(self, visitor) }
-    }
-
     /// Whether globs or types leave it out.
     fn is_unwanted(&self, path: &Path, is_dir: bool) -> bool {
         let wanted = self.overrides.matched(path, is_dir);
@@ -137,14 +139,17 @@ impl Met<'_> {
 
     /// Whether there is a file behind it.
     pub(crate) fn is_file(&self) -> bool {
-        !self.is_link || self.path.metadata().is_ok_and(|behind| behind.is_file())
+        !self.is_link || self.folder.target(self.name).is_ok_and(|behind| behind.kind == PathKind::File)
     }
 
     /// When the file was changed last.
     pub(crate) fn modified(&self) -> SystemTime {
-        // Asked of the open folder, which spares the system most of the path.
-        let known = self.entry.metadata().and_then(|known| known.modified());
-        known.unwrap_or(SystemTime::UNIX_EPOCH)
+        self.folder.entry(self.name).map_or(SystemTime::UNIX_EPOCH, |known| known.modified)
+    }
+
+    /// Opens it, if it is no link.
+    pub(crate) fn open(&self) -> Result<File, PortError> {
+        self.folder.open(self.name)
     }
 }
 
@@ -228,12 +233,6 @@ pub(crate) fn with_notes(mut text: String, notes: &[String]) -> String {
 pub(crate) const WITHOUT_RULES: &str = "nothing matched among what ignore files leave of this folder, so everything in \
                                         it was looked at: ignored and hidden files too";
 
-/// Where to walk, and whether that place was named outright.
-pub(crate) struct Start {
-    pub(crate) folder: PathBuf,
-    pub(crate) is_named: bool,
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
@@ -252,9 +251,22 @@ mod tests {
         let deadline = Deadline::new(Duration::ZERO, &never);
         assert_eq!(deadline.bound(|| 7).await.unwrap(), Some(7), "what is done in time counts");
     }
-    fn of<'a>(root: &'a Path, deadline: &'a Deadline) -> Walk<'a> {
+
+    fn walk<F: FnMut(&Met<'_>) + Send>(root: &Path, visitor: impl FnMut() -> F) -> Tally {
+        let files = open_agent_sandbox::PlainFiles::new(None, root);
+        let root = files.locate(root, Path::new(".")).unwrap();
+        let deadline = Deadline::new(PATIENCE, &CancellationToken::new());
         let (overrides, types) = (Override::empty(), Types::empty());
-        Walk { root, rules: Rules::All, max_depth: None, overrides, types, deadline }
+        let walk = Walk {
+            files: &files,
+            root: &root,
+            rules: Rules::All,
+            max_depth: None,
+            overrides,
+            types,
+            deadline: &deadline,
+        };
+        walk.run(visitor)
     }
 
     #[test]
@@ -266,10 +278,10 @@ mod tests {
                 std::fs::write(dir.path().join(folder).join(format!("f{n}")), "").unwrap();
             }
         }
-        let (deadline, met) = (Deadline::new(PATIENCE, &CancellationToken::new()), Mutex::new(Vec::new()));
-        let tally = of(dir.path(), &deadline).run(|| {
+        let (root, met) = (dir.path().canonicalize().unwrap(), Mutex::new(Vec::new()));
+        let tally = walk(&root, || {
             |file: &Met<'_>| {
-                assert_eq!(file.path, dir.path().join(file.relative));
+                assert_eq!(file.path, root.join(file.relative));
                 met.lock().unwrap().push(file.relative.to_owned());
             }
         });
@@ -284,8 +296,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         // One file: only one thread has something to do.
         std::fs::write(dir.path().join("f"), "").unwrap();
-        let deadline = Deadline::new(PATIENCE, &CancellationToken::new());
-        let walk = || of(dir.path(), &deadline).run(|| |_: &Met<'_>| panic!("on purpose"));
+        let walk = || walk(dir.path(), || |_: &Met<'_>| panic!("on purpose"));
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(walk)).is_err());
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use futures_core::Stream as _;
 use open_agent::session::NoticeKind;
-use open_agent::{Open, Agent, AgentError, AgentOptions, PermissionMode, QueryResult, RunStream};
+use open_agent::{Agent, AgentError, AgentOptions, Open, PermissionMode, QueryResult, RunStream};
 
 use crate::args::{RunArgs, ToolList};
 use crate::exit::Exit;

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use open_agent_model::{
-    Access, AgentId, Answer, AskId, BrokenInput, CallId, Cost, Message, Open, Outcome, PermissionMode, Question,
-    QueueId, RawJson, ResultBlock, Ruling, RunId, RunStatus, Seq, SessionId, StopReason, Task, TaskEnd, Timestamp, ToolUseId,
-    Usage,
+    Access, AgentId, Answer, AskId, BrokenInput, CallId, Cost, Message, Open, Outcome, PermissionMode,
+    Question, QueueId, RawJson, ResultBlock, Ruling, RunId, RunStatus, Seq, SessionId, StopReason, Task,
+    TaskEnd, Timestamp, ToolUseId, Usage,
 };
 use open_agent_session::{Failure, ModelSettings, Notice, Origin, Retry, SessionEntry, Stored};
 use serde::Serialize;

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use open_agent_model::{
-    AgentId, Block, BoxFuture, Catalogue, Provider, ProviderError, QueueId, RequestOptions, Section, SessionId,
+    AgentId, Block, BoxFuture, Catalogue, Provider, ProviderError, QueueId, RequestOptions, Section,
+    SessionId,
 };
 use open_agent_policy::Gate;
 use open_agent_session::{ModelSettings, Owner, RunLimits, SessionStore, StoreError};

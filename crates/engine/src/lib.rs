@@ -23,8 +23,9 @@ pub use command::{Command, Inbox, Mailbox, Receipt, mailbox};
 pub use driver::{Driver, Progress, TokenCount};
 pub use event::{
     AgentEvent, AnswerStarted, AssistantMessage, BlockDelta, BlockKind, BlockStarted, Configured, DeltaKind,
-    EVENT_VERSION, Envelope, MessageQueued, MessageUnqueued, MessagesDelivered, ModelFailed, QuestionAnswered, QuestionAsked, RunEnded, RunStarted, TaskEnded,
-    ToolFinished, ToolProgress, ToolRuled, UserMessage, replay,
+    EVENT_VERSION, Envelope, MessageQueued, MessageUnqueued, MessagesDelivered, ModelFailed,
+    QuestionAnswered, QuestionAsked, RunEnded, RunStarted, TaskEnded, ToolFinished, ToolProgress, ToolRuled,
+    UserMessage, replay,
 };
 pub use host::{EngineError, Host, Identity, RunSpec, SectionSource};
 pub use machine::{Call, Denial, Machine, RunFold, Step};

@@ -246,7 +246,8 @@ impl FromStr for PermissionMode {
         }
         let known = Self::ALL.into_iter().find(|mode| mode.as_str() == text);
         known.ok_or_else(|| {
-            let names: Vec<&str> = Self::ALL.iter().filter(|m| m.is_available()).map(|m| m.as_str()).collect();
+            let names: Vec<&str> =
+                Self::ALL.iter().filter(|m| m.is_available()).map(|m| m.as_str()).collect();
             format!("{text:?} is not a permission mode: use {}", names.join(" or "))
         })
     }

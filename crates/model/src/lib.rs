@@ -28,22 +28,23 @@ mod usage;
 
 pub use assemble::{Assembled, Assembler, Landed};
 pub use call::{
-    Access, Change, Decision, Effect, FileSeen, FileStamp, InodeStamp, Layer, Outcome, PermissionMode, Provenance,
-    Ruling, RunStatus, Slot,
+    Access, Change, Decision, Effect, FileSeen, FileStamp, InodeStamp, Layer, Outcome, PermissionMode,
+    Provenance, Ruling, RunStatus, Slot,
 };
 pub use catalogue::{Catalogue, PRICES_AS_OF};
 pub use check::Invalid;
 pub use cost::{Cost, CostSource, Price};
 pub use hint::{Changes, ProviderHint};
 pub use ids::{
-    AgentId, AskId, AskSource, BadSessionId, CallId, MessageId, QueueId, RunId, Seq, SessionId, Timestamp, ToolUseId, is_legal_name,
+    AgentId, AskId, AskSource, BadSessionId, CallId, MessageId, QueueId, RunId, Seq, SessionId, Timestamp,
+    ToolUseId, is_legal_name,
 };
 pub use json::RawJson;
-pub use question::{Answer, Chosen, Question, QuestionItem, QuestionKind, QuestionOption};
 pub use message::{Block, BrokenInput, Message, ResultBlock, Role, Source, Thinking, ToolResult, ToolUse};
 pub use model_info::{ModelInfo, ThinkingKinds};
 pub use open::Open;
 pub use provider::{BoxFuture, ModelStream, Provider, ProviderError, ProviderErrorKind};
+pub use question::{Answer, Chosen, Question, QuestionItem, QuestionKind, QuestionOption};
 pub use request::{
     Effort, ModelRequest, Prefix, RequestOptions, Section, ThinkingMode, ToolChoice, ToolSpec,
 };

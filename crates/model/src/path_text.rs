@@ -36,7 +36,8 @@ pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<PathBuf, D::Error>
     match Stored::deserialize(d)? {
         Stored::Text(text) => Ok(PathBuf::from(text.into_owned())),
         Stored::Bytes { bytes } => {
-            let path = from_hex(&bytes).ok_or_else(|| D::Error::custom("a path's bytes are not hexadecimal"))?;
+            let path =
+                from_hex(&bytes).ok_or_else(|| D::Error::custom("a path's bytes are not hexadecimal"))?;
             Ok(PathBuf::from(OsString::from_vec(path)))
         }
     }

@@ -1,7 +1,9 @@
 //! Values that must not be seen. Owns `Secret`, which shows nothing, and `Env`, which shows names only.
 
 use std::collections::{BTreeMap, HashSet};
+use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A key. `Debug` and `Display` show `***`.
@@ -174,34 +176,55 @@ impl fmt::Display for Secret {
 }
 
 /// The environment as a value: read once by a binary, passed to whoever needs it. Two agents in one process can have
-/// different ones.
+/// different ones. Names and values are kept byte for byte, whatever their encoding.
 #[derive(Clone, Default)]
-pub struct Env(Arc<BTreeMap<String, String>>);
+pub struct Env(Arc<BTreeMap<OsString, OsString>>);
 
 impl Env {
-    /// The process's environment. Names and values that are not UTF-8 are left out.
+    /// The process's environment.
     #[must_use]
     pub fn from_process() -> Self {
-        let text = |(k, v): (std::ffi::OsString, std::ffi::OsString)| {
-            Some((k.into_string().ok()?, v.into_string().ok()?))
-        };
-        std::env::vars_os().filter_map(text).collect()
+        std::env::vars_os().collect()
     }
 
-    /// The value of `name`, unless it is missing or empty.
+    /// The value of `name`, unless it is missing, empty or not UTF-8.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str).filter(|v| !v.trim().is_empty())
+        self.get_os(name)?.to_str().filter(|v| !v.trim().is_empty())
+    }
+
+    /// The value of `name`, in whatever encoding, unless it is missing or empty.
+    #[must_use]
+    pub fn get_os(&self, name: &str) -> Option<&OsStr> {
+        self.0.get(OsStr::new(name)).map(OsString::as_os_str).filter(|v| !v.is_empty())
+    }
+
+    /// The folder for temporary files: `TMPDIR`, or `/tmp`.
+    #[must_use]
+    pub fn temp_dir(&self) -> PathBuf {
+        let named = self.get_os("TMPDIR").map(PathBuf::from).filter(|folder| folder.is_absolute());
+        named.unwrap_or_else(|| PathBuf::from("/tmp"))
     }
 
     /// All names and values.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(k, v)| (k.as_str(), v.as_str()))
+    pub fn iter(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+        self.0.iter().map(|(k, v)| (k.as_os_str(), v.as_os_str()))
+    }
+
+    /// The names of variables whose value is not UTF-8. [`Env::get`] does not find them; processes are passed them.
+    pub fn not_text(&self) -> impl Iterator<Item = &OsStr> {
+        self.iter().filter(|(_, value)| value.to_str().is_none()).map(|(name, _)| name)
     }
 }
 
 impl FromIterator<(String, String)> for Env {
     fn from_iter<I: IntoIterator<Item = (String, String)>>(pairs: I) -> Self {
+        pairs.into_iter().map(|(k, v)| (OsString::from(k), OsString::from(v))).collect()
+    }
+}
+
+impl FromIterator<(OsString, OsString)> for Env {
+    fn from_iter<I: IntoIterator<Item = (OsString, OsString)>>(pairs: I) -> Self {
         Self(Arc::new(pairs.into_iter().collect()))
     }
 }
@@ -225,6 +248,33 @@ mod tests {
         let env: Env = [("A_KEY".to_owned(), "sk-canary".to_owned())].into_iter().collect();
         assert_eq!(format!("{env:?}"), r#"{"A_KEY"}"#);
         assert_eq!(env.get("A_KEY"), Some("sk-canary"));
+    }
+
+    #[test]
+    fn h_bsh_06_values_that_are_no_text_are_kept_and_named() {
+        use std::os::unix::ffi::OsStrExt;
+        let odd = OsStr::from_bytes(b"/opt/\xFF/bin");
+        let env: Env =
+            [("PATH".into(), odd.to_owned()), ("HOME".into(), OsString::from("/h"))].into_iter().collect();
+        assert_eq!((env.get("PATH"), env.get_os("PATH")), (None, Some(odd)));
+        assert_eq!(
+            env.iter().collect::<Vec<_>>(),
+            [("HOME".as_ref(), "/h".as_ref()), ("PATH".as_ref(), odd)]
+        );
+        assert_eq!(env.not_text().collect::<Vec<_>>(), ["PATH"]);
+    }
+
+    #[test]
+    fn the_folder_for_temporary_files_is_of_this_environment() {
+        let of = |value: Option<&str>| {
+            let pairs = value.map(|v| ("TMPDIR".to_owned(), v.to_owned()));
+            pairs.into_iter().collect::<Env>().temp_dir()
+        };
+        assert_eq!(of(Some("/var/tmp/mine")), PathBuf::from("/var/tmp/mine"));
+        assert_eq!(
+            [of(None), of(Some("")), of(Some("relative"))],
+            [PathBuf::from("/tmp"), "/tmp".into(), "/tmp".into()]
+        );
     }
 
     #[test]

@@ -136,7 +136,9 @@ impl TaskEnd {
         let detail = match (code, signal) {
             (Some(code), _) => format!("ended with exit code {code}"),
             (None, Some(signal)) => format!("was ended by signal {signal}"),
-            (None, None) => return Self { detail: Some("ended, how is not known".into()), ..Self::of(outcome) },
+            (None, None) => {
+                return Self { detail: Some("ended, how is not known".into()), ..Self::of(outcome) };
+            }
         };
         Self { outcome: outcome.into(), detail: Some(detail) }
     }

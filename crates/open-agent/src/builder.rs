@@ -14,7 +14,7 @@ use open_agent_model::{
 };
 use open_agent_policy::{Gate, Policy};
 use open_agent_providers::Profile;
-use open_agent_sandbox::{PlainFiles, PlainRunner, REMOVED_VARIABLES};
+use open_agent_sandbox::{OrphanReaper, PlainFiles, PlainRunner, REMOVED_VARIABLES};
 use open_agent_session::{JsonlStore, MemoryStore, ModelSettings, Owner, SessionStore};
 use open_agent_tool::{Clock, DynTool, Ports, ToolSet, ToolSource};
 
@@ -33,6 +33,7 @@ pub struct AgentBuilder {
     sources: Vec<Arc<dyn ToolSource>>,
     shared: SharedProviders,
     shared_budget: Option<Arc<Budget>>,
+    reaper: OrphanReaper,
 }
 
 /// Everything that an agent is made of, checked.
@@ -47,6 +48,7 @@ pub(crate) struct Wiring {
     store: Option<Arc<dyn SessionStore>>,
     tools: Vec<Arc<dyn ToolSource>>,
     pub budget: Arc<AgentBudget>,
+    reaper: OrphanReaper,
 }
 
 /// What an agent has once it was first asked.
@@ -97,6 +99,7 @@ impl AgentBuilder {
     /// As [`AgentBuilder::from_environment`], with an environment of your own.
     #[must_use]
     pub fn with_env(env: Env) -> Self {
+        let reaper = OrphanReaper::new(&env);
         Self {
             options: AgentOptions::default(),
             env,
@@ -107,6 +110,7 @@ impl AgentBuilder {
             sources: Vec::new(),
             shared: SharedProviders::default(),
             shared_budget: None,
+            reaper,
         }
     }
 
@@ -319,6 +323,7 @@ impl AgentBuilder {
             store: self.store,
             tools,
             budget: Arc::new(budget),
+            reaper: self.reaper,
         }))
     }
 }
@@ -389,7 +394,8 @@ impl Wiring {
     }
 
     fn sessions_dir(&self) -> Option<PathBuf> {
-        let in_home = || Some(PathBuf::from(self.env.get("HOME")?).join(".open-agent-sdk").join("sessions"));
+        let in_home =
+            || Some(PathBuf::from(self.env.get_os("HOME")?).join(".open-agent-sdk").join("sessions"));
         self.options.sessions_dir.clone().or_else(in_home)
     }
 
@@ -401,7 +407,7 @@ impl Wiring {
 
     pub(crate) fn host(&self) -> Result<Live, ConfigError> {
         let root = self.root()?;
-        let home: Option<PathBuf> = self.env.get("HOME").map(PathBuf::from);
+        let home: Option<PathBuf> = self.env.get_os("HOME").map(PathBuf::from);
         let sessions = self.sessions_dir();
         let store: Arc<dyn SessionStore> = match &self.store {
             Some(store) => Arc::clone(store),
@@ -412,14 +418,14 @@ impl Wiring {
         let (scratch, is_passing) = match &folder {
             Some(folder) => (folder.join("scratch"), false),
             // A name that nobody can have taken before: the folder is shared with all users of the machine.
-            None => (std::env::temp_dir().join(format!("open-agent-{:032x}", SystemClock.new_id())), true),
+            None => (self.env.temp_dir().join(format!("open-agent-{:032x}", SystemClock.new_id())), true),
         };
         let policy = Policy {
             mode: self.options.permission_mode,
             allowed_tools: self.options.allowed_tools.iter().cloned().collect(),
             roots: vec![root.clone(), scratch.clone()],
         };
-        let runner = Arc::new(PlainRunner::new(&self.env, &hidden_variables()));
+        let runner = Arc::new(PlainRunner::with_reaper(&self.env, &hidden_variables(), &self.reaper));
         let passing = is_passing.then(|| PassingFolder(scratch.clone()));
         let ports = Ports {
             files: Arc::new(PlainFiles::new(home, scratch)),

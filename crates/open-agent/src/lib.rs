@@ -35,10 +35,10 @@ pub use open_agent_engine as engine;
 pub use open_agent_engine::{AgentEvent, Budget, BudgetScope, Envelope, RetryConfig, TokenCount, wire};
 pub use open_agent_model as model;
 pub use open_agent_model::{
-    AgentId, Answer, AskId, AskSource, Block, Catalogue, Changes, Cost, Effort, Env, Message, ModelInfo, Open,
-    Outcome, OutputRef, PermissionMode, Price, Provider, ProviderError, ProviderErrorKind, ProviderHint, Question,
-    QuestionItem, QuestionOption, QueueId, RunStatus, Secret, SessionId, Task, TaskEnd, TaskId, TaskKind,
-    TaskOutcome, ThinkingKinds, ThinkingMode, Usage,
+    AgentId, Answer, AskId, AskSource, Block, Catalogue, Changes, Cost, Effort, Env, Message, ModelInfo,
+    Open, Outcome, OutputRef, PermissionMode, Price, Provider, ProviderError, ProviderErrorKind,
+    ProviderHint, Question, QuestionItem, QuestionOption, QueueId, RunStatus, Secret, SessionId, Task,
+    TaskEnd, TaskId, TaskKind, TaskOutcome, ThinkingKinds, ThinkingMode, Usage,
 };
 pub use open_agent_session as session;
 pub use open_agent_session::{JsonlStore, MemoryStore, SessionStore, ToolScheduling};

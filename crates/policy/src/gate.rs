@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use open_agent_model::{Access, Decision, Effect, Layer, RawJson, Ruling};
-use open_agent_tool::{DynTool, PreparedCall, ToolCx};
+use open_agent_tool::{DynTool, PreparedCall, ToolCx, read_input};
 
 use crate::{CallFacts, Policy, decide};
 
@@ -53,6 +53,11 @@ impl Gate {
     #[must_use]
     pub fn recheck(&self, tool: Arc<dyn DynTool>, input: &RawJson, cx: &ToolCx) -> Verdict {
         let name = tool.spec().name.clone();
+        // What is ruled and run is the input as it is meant.
+        let input = &*match read_input(tool.spec(), input) {
+            Ok(read) => read,
+            Err(error) => return Verdict::impossible(input, error.text()),
+        };
         // A tool's own code reads the input and names what it touches; a panic in it is a call that cannot be made.
         let prepared = catch_unwind(AssertUnwindSafe(|| tool.prepare(input, cx)));
         let call = match prepared {

@@ -1,6 +1,8 @@
 //! Which variables a started process sees. Owns the list of those that are kept from it.
 
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 
 use open_agent_model::Env;
 
@@ -31,39 +33,35 @@ pub const REMOVED_VARIABLES: &[&str] = &[
 /// A shorter value is no key, and is met in too many places.
 const SECRET: usize = 12;
 
-/// What is passed on, and the names of what is not.
-pub(crate) fn split(env: &Env, removed: &[&str]) -> (BTreeMap<String, String>, Vec<String>) {
-    let mut kept = BTreeMap::new();
-    let mut gone = Vec::new();
+/// What is passed on, byte for byte, and the names of what is not.
+pub(crate) fn split(env: &Env, removed: &[&str]) -> (BTreeMap<OsString, OsString>, Vec<String>) {
+    let (mut kept, mut gone) = (BTreeMap::new(), BTreeMap::new());
     for (name, value) in env.iter() {
-        if removed.iter().any(|pattern| matches(pattern.as_bytes(), name.as_bytes())) {
-            gone.push(name.to_owned());
-        } else {
-            kept.insert(name.to_owned(), value.to_owned());
-        }
+        let is_removed = removed.iter().any(|pattern| matches(pattern.as_bytes(), name.as_bytes()));
+        let into = if is_removed { &mut gone } else { &mut kept };
+        into.insert(name.to_owned(), value.to_owned());
     }
     // The key may stand in another variable as well: in an address, or under a name of the user's own.
-    let secrets: Vec<&str> = gone
+    let secrets: Vec<&[u8]> = gone
         .iter()
-        .filter(|name| !names_a_file(name))
-        .filter_map(|name| env.get(name))
-        .filter(|v| v.len() >= SECRET)
+        .filter(|(name, _)| !names_a_file(name))
+        .map(|(_, value)| value.as_bytes())
+        .filter(|value| value.trim_ascii().len() >= SECRET)
         .collect();
-    let mut copies = Vec::new();
-    kept.retain(|name: &String, value: &mut String| {
-        let is_copy = secrets.iter().any(|secret| value.contains(secret));
-        if is_copy {
-            copies.push(name.clone());
-        }
-        !is_copy
-    });
-    gone.append(&mut copies);
-    gone.sort();
-    (kept, gone)
+    let is_copy = |value: &OsString| {
+        secrets.iter().any(|secret| memchr::memmem::find(value.as_bytes(), secret).is_some())
+    };
+    let copies: Vec<OsString> =
+        kept.iter().filter(|(_, value)| is_copy(value)).map(|(name, _)| name.clone()).collect();
+    kept.retain(|name, _| !copies.contains(name));
+    let names = gone.into_keys().chain(copies).map(|name| name.to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    (kept, names)
 }
 
-fn names_a_file(name: &str) -> bool {
-    matches!(name, "BASH_ENV" | "ENV")
+fn names_a_file(name: &OsStr) -> bool {
+    name == "BASH_ENV" || name == "ENV"
 }
 
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
@@ -115,7 +113,7 @@ mod tests {
         ];
         let env: Env = names.iter().map(|n| ((*n).to_owned(), "v".to_owned())).collect();
         let (kept, gone) = split(&env, REMOVED_VARIABLES);
-        let kept: Vec<&str> = kept.keys().map(String::as_str).collect();
+        let kept: Vec<&str> = kept.keys().filter_map(|name| name.to_str()).collect();
         assert_eq!(kept, ["GITHUB_TOKEN", "OPENAI_BASE_URL", "PATH"]);
         assert_eq!(gone.len(), 7);
     }

@@ -1,17 +1,23 @@
-//! `Files` on the plain file system. Owns how a file is replaced as a whole and what counts as a file.
+//! `Files` on the plain file system. Owns how a file is replaced as a whole.
 
-use std::fs::{File, Metadata, OpenOptions, TryLockError};
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use open_agent_model::{BoxFuture, FileStamp};
-use open_agent_tool::{Files, PortError, file_stamp};
-use rustix::fs::{Access, OFlags, XattrFlags};
+use open_agent_model::{BoxFuture, FileStamp, InodeStamp};
+use open_agent_tool::{Entry, Files, Folder, Located, PathKind, PortError, file_stamp};
+use rustix::fs::{Access, AtFlags, Mode, OFlags, Stat, XattrFlags, openat, statat, unlinkat};
 use rustix::io::Errno;
+use uuid::Uuid;
 
+use crate::folder::{PlainFolder, check_kind, checked, kind_of, open_file, port_error};
+use crate::nofollow;
 use crate::resolve::{absolute, real};
 
 /// The name of a file that is being written: this, random letters, and the end.
@@ -42,41 +48,51 @@ impl PlainFiles {
 }
 
 impl Files for PlainFiles {
-    fn resolve(&self, cwd: &Path, path: &Path) -> Result<PathBuf, PortError> {
+    fn locate(&self, cwd: &Path, path: &Path) -> Result<Located, PortError> {
         let path = absolute(self.home.as_deref(), cwd, path);
-        real(&path).map_err(io_error("resolve", &path))
+        let real = real(&path).map_err(io_error("resolve", &path))?;
+        let kind = match statat(rustix::fs::CWD, &real, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => kind_of(&stat),
+            Err(Errno::NOENT | Errno::NOTDIR) => PathKind::Missing,
+            Err(error) => return Err(port_error("look at", &real, error)),
+        };
+        Ok(Located::new(real, kind))
     }
 
-    fn open<'a>(&'a self, path: &'a Path) -> BoxFuture<'a, Result<File, PortError>> {
-        blocking(path.to_owned(), |path| open(&path))
+    fn open<'a>(&'a self, at: &'a Located) -> BoxFuture<'a, Result<File, PortError>> {
+        blocking(at, |path| open(path))
     }
 
-    fn stamp<'a>(&'a self, path: &'a Path) -> BoxFuture<'a, Result<Option<FileStamp>, PortError>> {
-        blocking(path.to_owned(), |path| match std::fs::metadata(&path) {
-            Ok(metadata) => check_kind(&path, &metadata).map(|()| Some(file_stamp(&metadata))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(io_error("look at", &path)(error)),
+    fn stamp<'a>(&'a self, at: &'a Located) -> BoxFuture<'a, Result<Option<FileStamp>, PortError>> {
+        blocking(at, |path| match Target::of(path) {
+            Ok(target) => Ok(target.present("look at")?.as_ref().map(stamp_of)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(port_error("look at", path, error)),
         })
     }
 
-    fn replace<'a>(&'a self, path: &'a Path, bytes: &'a [u8]) -> BoxFuture<'a, Result<FileStamp, PortError>> {
+    fn replace<'a>(
+        &'a self,
+        at: &'a Located,
+        bytes: &'a [u8],
+    ) -> BoxFuture<'a, Result<FileStamp, PortError>> {
         let bytes = bytes.to_vec();
-        blocking(path.to_owned(), move |path| replace(&path, &bytes, Expected::Anything))
+        blocking(at, move |path| replace(path, &bytes, Expected::Anything))
     }
 
     fn replace_if<'a>(
         &'a self,
-        path: &'a Path,
+        at: &'a Located,
         bytes: &'a [u8],
         expected: Option<FileStamp>,
     ) -> BoxFuture<'a, Result<FileStamp, PortError>> {
         let bytes = bytes.to_vec();
-        blocking(path.to_owned(), move |path| replace(&path, &bytes, Expected::Exactly(expected)))
+        blocking(at, move |path| replace(path, &bytes, Expected::Exactly(expected)))
     }
 
-    fn walk_root(&self, path: &Path) -> Result<PathBuf, PortError> {
-        let root = path.canonicalize().map_err(io_error("open", path))?;
-        if root.is_dir() { Ok(root) } else { Err(PortError::WrongKind { path: root, what: "not a folder" }) }
+    fn read_dir(&self, at: &Located, below: &Path) -> Result<Arc<dyn Folder>, PortError> {
+        let path = if below.as_os_str().is_empty() { at.path().to_owned() } else { at.path().join(below) };
+        Ok(Arc::new(PlainFolder::open(path)?))
     }
 
     fn scratch<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(PathBuf, File), PortError>> {
@@ -84,23 +100,91 @@ impl Files for PlainFiles {
             .chars()
             .map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' })
             .collect();
-        blocking(self.scratch.clone(), move |folder| scratch(&folder, &name))
+        let folder = Located::new(self.scratch.as_path(), PathKind::Folder);
+        blocking(&folder, move |folder| scratch(folder, &name))
     }
 }
 
 fn open(path: &Path) -> Result<File, PortError> {
     // Without NONBLOCK, opening a pipe waits for whoever writes to it.
-    let nonblock = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
-    let file = OpenOptions::new().read(true).custom_flags(nonblock).open(path).or_else(|error| {
-        // A socket cannot be opened at all; what it is says more than that.
-        if let Ok(metadata) = std::fs::metadata(path) {
-            check_kind(path, &metadata)?;
+    match nofollow::open(path, OFlags::RDONLY | OFlags::NONBLOCK) {
+        Ok(file) => checked(file, path),
+        Err(error) => {
+            // A socket cannot be opened at all; what it is says more than that.
+            if let Ok(target) = Target::of(path) {
+                target.present("open")?;
+            }
+            Err(port_error("open", path, error))
         }
-        Err(io_error("open", path)(error))
-    })?;
-    let metadata = file.metadata().map_err(io_error("look at", path))?;
-    check_kind(path, &metadata)?;
-    Ok(file)
+    }
+}
+
+/// A file by its open folder and its name there: whatever becomes of the path meanwhile, all that is done is done in
+/// this folder.
+struct Target<'a> {
+    path: &'a Path,
+    folder: OwnedFd,
+    name: OsString,
+}
+
+impl<'a> Target<'a> {
+    fn of(path: &'a Path) -> Result<Self, Errno> {
+        let folder = nofollow::open_folder(folder_of(path))?;
+        Ok(Self { path, folder, name: name_of(path) })
+    }
+
+    /// Creates the folders that are missing.
+    fn make(path: &'a Path) -> Result<Self, PortError> {
+        let parent = folder_of(path);
+        let folder = nofollow::make_folder(parent);
+        let folder = folder.map_err(|error| port_error("make the folder", parent, error))?;
+        Ok(Self { path, folder, name: name_of(path) })
+    }
+
+    /// What is there, if that is a file.
+    fn present(&self, action: &'static str) -> Result<Option<Stat>, PortError> {
+        match statat(&self.folder, &*self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => check_kind(self.path, &stat).map(|()| Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(port_error(action, self.path, error)),
+        }
+    }
+
+    fn check_expected(&self, now: Option<&Stat>, expected: Expected) -> Result<(), PortError> {
+        match expected {
+            Expected::Exactly(stamp) if now.map(stamp_of) != stamp => {
+                Err(PortError::Changed { path: self.path.to_owned() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn failed(&self, error: impl Into<io::Error>) -> PortError {
+        io_error("write", self.path)(error.into())
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("/"))
+}
+
+fn name_of(path: &Path) -> OsString {
+    // The root has none, and is a folder.
+    path.file_name().unwrap_or(OsStr::new(".")).to_owned()
+}
+
+/// As [`file_stamp`], of what the system gives.
+fn stamp_of(stat: &Stat) -> FileStamp {
+    let nanos = |seconds: i64, nanos: i64| seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
+    let (modified_nsec, changed_nsec) = (stat.st_mtime_nsec as i64, stat.st_ctime_nsec as i64);
+    let inode = InodeStamp {
+        number: stat.st_ino,
+        changed_ns: nanos(stat.st_ctime, changed_nsec),
+        mode: stat.st_mode,
+        links: stat.st_nlink,
+    };
+    let modified_ns = nanos(stat.st_mtime, modified_nsec).max(0);
+    FileStamp { modified_ns, len: u64::try_from(stat.st_size).unwrap_or_default(), inode: Some(inode) }
 }
 
 /// What has to be there for a file to be replaced.
@@ -114,92 +198,136 @@ enum Expected {
 /// The file is written beside its target and renamed over it, so that whoever reads sees the old content or the new.
 /// Whether it is still the expected one is asked last of all, when the slow part is done, and under a lock.
 fn replace(path: &Path, bytes: &[u8], expected: Expected) -> Result<FileStamp, PortError> {
-    let path = &*real(path).map_err(io_error("resolve", path))?;
-    let failed = |error| io_error("write", path)(error);
-    let old = present(path)?;
-    check_expected(path, old.as_ref(), expected)?;
-    let parent = path.parent().unwrap_or(Path::new("/"));
+    let target = match Target::of(path) {
+        Ok(target) => target,
+        Err(Errno::NOENT) if !matches!(expected, Expected::Exactly(Some(_))) => Target::make(path)?,
+        Err(Errno::NOENT) => return Err(PortError::Changed { path: path.to_owned() }),
+        Err(error) => return Err(port_error("write", path, error)),
+    };
+    let old = target.present("write")?;
+    target.check_expected(old.as_ref(), expected)?;
     if old.is_some() {
         // Renaming asks the folder only; a file that is marked as read-only is to stay.
-        rustix::fs::access(path, Access::WRITE_OK).map_err(|e| failed(e.into()))?;
-    } else {
-        std::fs::create_dir_all(parent).map_err(io_error("make the folder", parent))?;
+        rustix::fs::accessat(&target.folder, &*target.name, Access::WRITE_OK, AtFlags::empty())
+            .map_err(|error| target.failed(error))?;
     }
-    sweep(parent, SystemTime::now());
-    let mode = if old.is_some() { 0o600 } else { 0o666 };
-    let mut temp = tempfile::Builder::new()
-        .prefix(TEMP_START)
-        .suffix(TEMP_END)
-        .rand_bytes(TEMP_RANDOM)
-        .permissions(std::fs::Permissions::from_mode(mode))
-        .tempfile_in(parent)
-        .map_err(failed)?;
-    temp.write_all(bytes).map_err(failed)?;
-    if let Some(old) = &old {
-        keep_owner(temp.as_file(), old);
-        let mode = std::fs::Permissions::from_mode(old.mode() & 0o7777);
-        temp.as_file().set_permissions(mode).map_err(failed)?;
-        keep_attributes(temp.as_file(), path);
-    }
-    temp.as_file().sync_all().map_err(failed)?;
+    sweep(&target.folder, SystemTime::now());
+    let mut temp = Temp::new(&target, if old.is_some() { 0o600 } else { 0o666 })?;
+    temp.fill(bytes, old.as_ref()).map_err(|error| target.failed(error))?;
 
-    let _lock = lock(parent, LOCK_PATIENCE)?;
-    let now = present(path)?;
-    check_expected(path, now.as_ref(), expected)?;
+    let _lock = lock(&target, LOCK_PATIENCE)?;
+    let now = target.present("write")?;
+    target.check_expected(now.as_ref(), expected)?;
     let file = match (now, expected) {
-        (Some(now), _) if now.nlink() > 1 => match write_in_place(path, bytes, expected) {
+        (Some(now), _) if now.st_nlink > 1 => match write_in_place(&target, bytes, expected) {
             Ok(file) => file,
             Err(InPlace::Untouched(error)) => return Err(error),
             Err(InPlace::Torn(error)) => {
                 // Neither text is whole under its name, so the new one must not go.
-                let kept = temp.keep().map(|(_, kept)| kept.display().to_string());
-                let kept =
-                    kept.map_or_else(|e| e.to_string(), |kept| format!("the whole new text is in {kept}"));
-                return Err(failed(io::Error::new(
+                let kept = temp.keep();
+                return Err(target.failed(io::Error::new(
                     error.kind(),
-                    format!("{error}; the file is torn, {kept}"),
+                    format!("{error}; the file is torn, the whole new text is in {}", kept.display()),
                 )));
             }
         },
-        (None, Expected::Exactly(_)) => match temp.persist_noclobber(path) {
-            Ok(file) => file,
-            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(PortError::Changed { path: path.to_owned() });
-            }
-            Err(error) => return Err(failed(error.error)),
-        },
-        _ => temp.persist(path).map_err(|e| failed(e.error))?,
+        (None, Expected::Exactly(_)) => temp.persist_new()?,
+        _ => temp.persist()?,
     };
-    file.metadata().map(|m| file_stamp(&m)).map_err(failed)
+    file.metadata().map(|m| file_stamp(&m)).map_err(|error| target.failed(error))
 }
 
-/// What is at `path`, if that is a file.
-fn present(path: &Path) -> Result<Option<Metadata>, PortError> {
-    match std::fs::metadata(path) {
-        Ok(metadata) => check_kind(path, &metadata).map(|()| Some(metadata)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(io_error("write", path)(error)),
+/// A file that is being written beside its target. It goes when this is dropped.
+struct Temp<'a> {
+    target: &'a Target<'a>,
+    name: String,
+    file: Option<File>,
+}
+
+impl<'a> Temp<'a> {
+    fn new(target: &'a Target<'a>, mode: u32) -> Result<Self, PortError> {
+        loop {
+            let random = Uuid::new_v4().simple().to_string();
+            let name = format!("{TEMP_START}{}{TEMP_END}", &random[..TEMP_RANDOM]);
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            match openat(&target.folder, &*name, flags, Mode::from_raw_mode(mode)) {
+                Ok(file) => return Ok(Self { target, name, file: Some(file.into()) }),
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(target.failed(error)),
+            }
+        }
+    }
+
+    /// Writes the content, with the owner, mode and attributes of the old file.
+    fn fill(&mut self, bytes: &[u8], old: Option<&Stat>) -> io::Result<()> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        file.write_all(bytes)?;
+        if let Some(old) = old {
+            keep_owner(file, old);
+            file.set_permissions(std::fs::Permissions::from_mode(old.st_mode & 0o7777))?;
+            keep_attributes(file, self.target);
+        }
+        file.sync_all()
+    }
+
+    /// Puts it in place of the target.
+    fn persist(mut self) -> Result<File, PortError> {
+        let Target { folder, name, .. } = self.target;
+        rustix::fs::renameat(folder, &*self.name, folder, &**name)
+            .map_err(|error| self.target.failed(error))?;
+        self.file.take().ok_or_else(|| self.target.failed(Errno::BADF))
+    }
+
+    /// Puts it where nothing is.
+    fn persist_new(mut self) -> Result<File, PortError> {
+        match self.rename_new() {
+            Ok(()) => self.file.take().ok_or_else(|| self.target.failed(Errno::BADF)),
+            Err(Errno::EXIST) => Err(PortError::Changed { path: self.target.path.to_owned() }),
+            Err(error) => Err(self.target.failed(error)),
+        }
+    }
+
+    fn rename_new(&self) -> Result<(), Errno> {
+        let Target { folder, name, .. } = self.target;
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::fs::{RenameFlags, renameat_with};
+            match renameat_with(folder, &*self.name, folder, &**name, RenameFlags::NOREPLACE) {
+                // Not all file systems can.
+                Err(Errno::INVAL | Errno::NOSYS | Errno::PERM) => {}
+                done => return done,
+            }
+        }
+        rustix::fs::linkat(folder, &*self.name, folder, &**name, AtFlags::empty())?;
+        unlinkat(folder, &*self.name, AtFlags::empty())
+    }
+
+    /// Lets it stay, and says where.
+    fn keep(&mut self) -> PathBuf {
+        self.file = None;
+        folder_of(self.target.path).join(&self.name)
     }
 }
 
-fn check_expected(path: &Path, now: Option<&Metadata>, expected: Expected) -> Result<(), PortError> {
-    match expected {
-        Expected::Exactly(stamp) if now.map(file_stamp) != stamp => {
-            Err(PortError::Changed { path: path.to_owned() })
+impl Drop for Temp<'_> {
+    fn drop(&mut self) {
+        if self.file.is_some() {
+            let _ = unlinkat(&self.target.folder, &*self.name, AtFlags::empty());
         }
-        _ => Ok(()),
     }
 }
 
 /// A file of several names would lose all but one by a rename, so it is written where it is. A reader may see a mixture;
 /// until it is done, the new content lies beside it as well, complete, for whoever has to repair it after a crash.
-fn write_in_place(path: &Path, bytes: &[u8], expected: Expected) -> Result<File, InPlace> {
-    let failed = |error| InPlace::Untouched(io_error("write", path)(error));
-    let mut file = OpenOptions::new().write(true).open(path).map_err(failed)?;
+fn write_in_place(target: &Target<'_>, bytes: &[u8], expected: Expected) -> Result<File, InPlace> {
+    let failed = |error| InPlace::Untouched(target.failed(error));
+    let file = nofollow::open_in(&target.folder, &target.name, OFlags::WRONLY);
+    let file = file.map_err(|error| InPlace::Untouched(port_error("write", target.path, error)))?;
+    let mut file = File::from(file);
     // Its other names may lie in folders that are not locked.
-    wait_for_lock(&file, path, LOCK_PATIENCE).map_err(InPlace::Untouched)?;
-    let now = file.metadata().map_err(failed)?;
-    check_expected(path, Some(&now), expected).map_err(InPlace::Untouched)?;
+    wait_for_lock(&file, target.path, LOCK_PATIENCE).map_err(InPlace::Untouched)?;
+    let now = rustix::fs::fstat(&file).map_err(|error| failed(error.into()))?;
+    target.check_expected(Some(&now), expected).map_err(InPlace::Untouched)?;
     reserve(&file, bytes.len() as u64).map_err(failed)?;
     let len = bytes.len() as u64;
     let written = file.write_all(bytes).and_then(|()| file.set_len(len)).and_then(|()| file.sync_all());
@@ -229,12 +357,16 @@ fn reserve(_: &File, _: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Keeps other agents, of this process or another, from replacing anything in `folder` until the file is dropped. `None`:
+/// Keeps other agents, of this process or another, from replacing anything in the target's folder until the file is dropped. `None`:
 /// this folder cannot be locked.
-fn lock(folder: &Path, patience: Duration) -> Result<Option<File>, PortError> {
+fn lock(target: &Target<'_>, patience: Duration) -> Result<Option<File>, PortError> {
     // Whoever may write into a folder need not be allowed to list it.
-    let Ok(file) = File::open(folder) else { return Ok(None) };
-    wait_for_lock(&file, folder, patience)?;
+    let Ok(file) = nofollow::open_in(&target.folder, OsStr::new("."), OFlags::RDONLY | OFlags::DIRECTORY)
+    else {
+        return Ok(None);
+    };
+    let file = File::from(file);
+    wait_for_lock(&file, folder_of(target.path), patience)?;
     Ok(Some(file))
 }
 
@@ -265,14 +397,24 @@ fn unless_unsupported(error: io::Error) -> io::Result<()> {
 }
 
 /// Removes what writers that were killed have left in `folder`.
-fn sweep(folder: &Path, now: SystemTime) {
-    let Ok(entries) = std::fs::read_dir(folder) else { return };
-    for entry in entries.take(MAX_SWEPT).flatten().filter(|e| is_temp_name(e.file_name().as_bytes())) {
-        let Ok(metadata) = entry.metadata() else { continue };
-        let age = metadata.modified().ok().and_then(|then| now.duration_since(then).ok());
-        if metadata.is_file() && age.is_some_and(|age| age > TEMP_AGE) {
-            // Somebody else's stays, by the folder's rules.
-            let _ = std::fs::remove_file(entry.path());
+fn sweep(folder: &OwnedFd, now: SystemTime) {
+    let Ok(listed) = nofollow::open_in(folder, OsStr::new("."), OFlags::RDONLY | OFlags::DIRECTORY) else {
+        return;
+    };
+    let Ok(listed) = PlainFolder::of(listed, PathBuf::from(".")) else { return };
+    let (mut batch, mut seen): (Vec<Entry>, usize) = (Vec::new(), 0);
+    let mut has_more = true;
+    while has_more && seen < MAX_SWEPT {
+        let Ok(more) = listed.next_batch(&mut batch) else { return };
+        has_more = more;
+        seen += batch.len();
+        for name in batch.drain(..).map(|entry| entry.name).filter(|name| is_temp_name(name.as_bytes())) {
+            let Ok(info) = listed.entry(&name) else { continue };
+            let age = now.duration_since(info.modified).ok();
+            if info.kind == PathKind::File && age.is_some_and(|age| age > TEMP_AGE) {
+                // Somebody else's stays, by the folder's rules.
+                let _ = unlinkat(folder, &*name, AtFlags::empty());
+            }
         }
     }
 }
@@ -284,8 +426,8 @@ fn is_temp_name(name: &[u8]) -> bool {
 }
 
 /// Gives the new file the attributes of the old one. Not all file systems have any.
-fn keep_attributes(new: &File, old: &Path) {
-    let Ok(old) = open(old) else { return };
+fn keep_attributes(new: &File, old: &Target<'_>) {
+    let Ok(old) = open_file(&old.folder, &old.name, old.path) else { return };
     let names = attribute_names(&old).unwrap_or_default();
     if !names.iter().any(|name| name == ACCESS_LIST) {
         // The folder may have given the new file a list of its own.
@@ -307,12 +449,12 @@ fn attribute_names(file: &File) -> rustix::io::Result<Vec<String>> {
 }
 
 /// Only root can give files away; for others the new file is theirs.
-fn keep_owner(file: &File, old: &Metadata) {
-    if file.metadata().is_ok_and(|new| new.uid() == old.uid() && new.gid() == old.gid()) {
+fn keep_owner(file: &File, old: &Stat) {
+    if file.metadata().is_ok_and(|new| new.uid() == old.st_uid && new.gid() == old.st_gid) {
         return;
     }
-    if std::os::unix::fs::fchown(file, Some(old.uid()), Some(old.gid())).is_err() {
-        let _ = std::os::unix::fs::fchown(file, None, Some(old.gid()));
+    if std::os::unix::fs::fchown(file, Some(old.st_uid), Some(old.st_gid)).is_err() {
+        let _ = std::os::unix::fs::fchown(file, None, Some(old.st_gid));
     }
 }
 
@@ -335,35 +477,20 @@ fn scratch(folder: &Path, name: &str) -> Result<(PathBuf, File), PortError> {
     }
 }
 
-fn check_kind(path: &Path, metadata: &Metadata) -> Result<(), PortError> {
-    let kind = metadata.file_type();
-    let what = if kind.is_file() {
-        return Ok(());
-    } else if kind.is_dir() {
-        "a folder"
-    } else if kind.is_fifo() {
-        "a named pipe"
-    } else if kind.is_socket() {
-        "a socket"
-    } else {
-        "a device"
-    };
-    Err(PortError::WrongKind { path: path.to_owned(), what })
-}
-
 fn io_error(action: &'static str, path: &Path) -> impl Fn(io::Error) -> PortError {
     move |source| PortError::Io { action, path: path.to_owned(), source }
 }
 
 fn blocking<T: Send + 'static>(
-    path: PathBuf,
-    work: impl FnOnce(PathBuf) -> Result<T, PortError> + Send + 'static,
+    at: &Located,
+    work: impl FnOnce(&Path) -> Result<T, PortError> + Send + 'static,
 ) -> BoxFuture<'static, Result<T, PortError>> {
+    let at = at.clone();
     Box::pin(async move {
-        let about = path.clone();
-        match tokio::task::spawn_blocking(move || work(path)).await {
+        let about = at.clone();
+        match tokio::task::spawn_blocking(move || work(at.path())).await {
             Ok(done) => done,
-            Err(error) => Err(io_error("work on", &about)(io::Error::other(error))),
+            Err(error) => Err(io_error("work on", about.path())(io::Error::other(error))),
         }
     })
 }
@@ -385,10 +512,12 @@ mod tests {
     #[test]
     fn a_lock_that_somebody_keeps_is_an_error_and_not_for_ever() {
         let dir = tempfile::tempdir().unwrap();
-        let held = lock(dir.path(), Duration::ZERO).unwrap().unwrap();
-        let error = lock(dir.path(), Duration::ZERO).unwrap_err();
+        let path = dir.path().canonicalize().unwrap().join("file");
+        let target = Target::of(&path).unwrap();
+        let held = lock(&target, Duration::ZERO).unwrap().unwrap();
+        let error = lock(&target, Duration::ZERO).unwrap_err();
         assert!(error.to_string().contains("another program holds a lock"), "{error}");
         drop(held);
-        assert!(lock(dir.path(), Duration::ZERO).unwrap().is_some());
+        assert!(lock(&target, Duration::ZERO).unwrap().is_some());
     }
 }

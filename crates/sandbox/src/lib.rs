@@ -3,6 +3,10 @@
 
 mod environment;
 mod files;
+mod folder;
+mod limits;
+mod nofollow;
+mod orphans;
 mod resolve;
 mod runner;
 mod tree;
@@ -10,4 +14,5 @@ mod trees;
 
 pub use environment::REMOVED_VARIABLES;
 pub use files::PlainFiles;
+pub use orphans::OrphanReaper;
 pub use runner::PlainRunner;

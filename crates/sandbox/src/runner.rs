@@ -2,25 +2,29 @@
 //! it, and which descendants were left running.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use open_agent_model::{BoxFuture, Env};
-use open_agent_tool::{CommandRunner, CommandSpec, Descendant, Exit, PortError, Running};
+use open_agent_tool::{
+    CommandRunner, CommandSpec, Descendant, Exit, LimitHit, PortError, Purpose, Running, Stdin,
+};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
-use tokio::io::AsyncRead;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::environment::split;
+use crate::limits::{Counted, OutputLimit, limit_memory};
+use crate::orphans::OrphanReaper;
 use crate::tree::{MARK, Tree, started_at};
 use crate::trees::{TreeNumber, Trees};
 
@@ -31,10 +35,11 @@ const SMALL_STACK: usize = 128 * 1024;
 
 /// Starts processes as the user. All of them, and what they left running, end with it: dropping it asks them to end and
 /// kills those that have not half a second later. That blocks; [`PlainRunner::end_all`] does the same without blocking.
+/// Should this process die without that, an [`OrphanReaper`] kills them.
 pub struct PlainRunner {
-    env: Arc<BTreeMap<String, String>>,
+    env: Arc<BTreeMap<OsString, OsString>>,
     removed: Vec<String>,
-    id: Uuid,
+    mark: String,
     count: AtomicU64,
     trees: Arc<Trees>,
 }
@@ -44,14 +49,16 @@ impl PlainRunner {
     /// (see [`REMOVED_VARIABLES`](crate::REMOVED_VARIABLES)).
     #[must_use]
     pub fn new(env: &Env, removed: &[&str]) -> Self {
+        Self::with_reaper(env, removed, &OrphanReaper::new(env))
+    }
+
+    /// As [`PlainRunner::new`], with a reaper that other runners use as well.
+    #[must_use]
+    pub fn with_reaper(env: &Env, removed: &[&str], reaper: &OrphanReaper) -> Self {
         let (kept, removed) = split(env, removed);
-        Self {
-            env: Arc::new(kept),
-            removed,
-            id: Uuid::new_v4(),
-            count: AtomicU64::new(0),
-            trees: Arc::default(),
-        }
+        let mark = Uuid::new_v4().simple().to_string();
+        let trees = Arc::new(Trees::new(mark.clone(), reaper.clone()));
+        Self { env: Arc::new(kept), removed, mark, count: AtomicU64::new(0), trees }
     }
 
     /// Ends everything that it started and that still runs: asks, waits half a second, kills. Nothing can be started
@@ -71,46 +78,56 @@ impl PlainRunner {
 
     fn start(&self, spec: CommandSpec) -> impl FnOnce() -> Result<Started, PortError> + use<> {
         let n = self.count.fetch_add(1, Ordering::Relaxed);
-        let mut mark = format!("{}.{n}", self.id.simple());
+        let mark = format!("{}.{n}", self.mark);
         let env = Arc::clone(&self.env);
         let trees = Arc::clone(&self.trees);
         move || {
-            let own = mark.clone();
-            if let Some(outer) = env.get(MARK) {
-                mark = format!("{outer}:{mark}");
-            }
             let failed =
                 |source| PortError::Io { action: "start", path: spec.program.clone().into(), source };
-            let program = look_up(&spec.program, &spec, &env).map_err(failed)?;
-            let mut command = Command::new(program);
-            command
-                .arg0(&spec.program)
-                .args(&spec.args)
-                .current_dir(&spec.cwd)
-                .env_clear()
-                .envs(env.iter())
-                .envs(&spec.env)
-                .env("PWD", &spec.cwd)
-                .env(MARK, mark)
-                .stdin(Stdio::null())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped());
-            new_session(&mut command);
+            let mut command = command(&spec, &env, &mark).map_err(failed)?;
             let started = trees.start(|| {
                 let mut child = command.spawn()?;
                 let main = Pid::from_child(&child);
+                let stdin = child.stdin.take().map(OwnedFd::from);
                 let stdout = child.stdout.take().map(OwnedFd::from);
                 let stderr = child.stderr.take().map(OwnedFd::from);
                 let pipes = stdout.iter().chain(&stderr).filter_map(pipe_name).collect();
                 let tree =
-                    Tree { main, mark: own, since: started_at(main), pipes, reaped: false, left: Vec::new() };
-                Ok(((child, tree.clone(), stdout, stderr), tree))
+                    Tree { main, mark, since: started_at(main), pipes, reaped: false, left: Vec::new() };
+                Ok(((child, tree.clone(), [stdin, stdout, stderr]), tree))
             });
-            let ((child, tree, stdout, stderr), number) =
-                started.ok_or(PortError::Closed)?.map_err(failed)?;
-            Ok(Started { child, tree, stdout, stderr, number, trees })
+            let ((child, tree, streams), number) = started.ok_or(PortError::Closed)?.map_err(failed)?;
+            tracing::debug!(purpose = spec.purpose.as_str(), program = ?spec.program, pid = child.id(), "process started");
+            Ok(Started { child, tree, streams, number, trees, spec })
         }
     }
+}
+
+/// The command as it is started: in its folder, with its environment, streams and limits.
+fn command(spec: &CommandSpec, env: &BTreeMap<OsString, OsString>, mark: &str) -> io::Result<Command> {
+    let mut marks = env.get(OsStr::new(MARK)).cloned().unwrap_or_default();
+    if !marks.is_empty() {
+        marks.push(":");
+    }
+    marks.push(mark);
+    let mut command = Command::new(look_up(&spec.program, spec, env)?);
+    command
+        .arg0(&spec.program)
+        .args(&spec.args)
+        .current_dir(&spec.cwd)
+        .env_clear()
+        .envs(env)
+        .envs(&spec.env)
+        .env("PWD", &spec.cwd)
+        .env(MARK, marks)
+        .stdin(if spec.stdin == Stdin::Closed { Stdio::null() } else { Stdio::piped() })
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    if let Some(bytes) = spec.limits.memory {
+        limit_memory(&mut command, bytes);
+    }
+    new_session(&mut command);
+    Ok(command)
 }
 
 impl CommandRunner for PlainRunner {
@@ -140,7 +157,7 @@ impl Drop for PlainRunner {
 /// The process leads a session and a group of its own: it has no terminal, so nothing can wait for a password there,
 /// and Ctrl-C reaches us alone.
 #[expect(unsafe_code, reason = "the standard library has no safe way to start a process in a new session")]
-fn new_session(command: &mut Command) {
+pub(crate) fn new_session(command: &mut Command) {
     // SAFETY: between fork and exec only `setsid` is called, which is async-signal-safe and allocates nothing.
     unsafe {
         command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into));
@@ -154,35 +171,75 @@ fn start_error(source: io::Error) -> PortError {
 struct Started {
     child: Child,
     tree: Tree,
-    stdout: Option<OwnedFd>,
-    stderr: Option<OwnedFd>,
+    /// Input, output, error output.
+    streams: [Option<OwnedFd>; 3],
     number: TreeNumber,
     trees: Arc<Trees>,
+    spec: CommandSpec,
 }
 
 struct Process {
     /// `None` once it was handed to whoever reaps it.
     child: Option<Child>,
     tree: Tree,
-    stdout: Option<pipe::Receiver>,
-    stderr: Option<pipe::Receiver>,
+    purpose: Purpose,
+    stdin: Option<pipe::Sender>,
+    stdout: Option<Output>,
+    stderr: Option<Output>,
     exit: watch::Receiver<Option<Exit>>,
     number: TreeNumber,
     trees: Arc<Trees>,
 }
 
+type Output = Box<dyn AsyncRead + Send + Unpin>;
+
 impl Process {
     fn new(started: Started) -> io::Result<Self> {
-        let Started { child, tree, stdout, stderr, number, trees } = started;
+        let Started { child, tree, streams: [stdin, stdout, stderr], number, trees, spec } = started;
         let (tell, exit) = watch::channel(None);
-        let main = tree.main;
-        let mut process = Self { child: Some(child), tree, stdout: None, stderr: None, exit, number, trees };
+        let (main, limits, tell) = (tree.main, spec.limits, Arc::new(tell));
+        let mut process = Self {
+            child: Some(child),
+            tree,
+            purpose: spec.purpose,
+            stdin: None,
+            stdout: None,
+            stderr: None,
+            exit,
+            number,
+            trees,
+        };
+        let output = limits.output.map(|bytes| Arc::new(OutputLimit::new(bytes)));
         // Our own pipes, made a moment ago: no need to check what they are.
-        let receiver = |fd: Option<OwnedFd>| fd.map(pipe::Receiver::from_owned_fd).transpose();
-        process.stdout = receiver(stdout)?;
-        process.stderr = receiver(stderr)?;
+        let reader = |fd: Option<OwnedFd>| {
+            let from = fd.map(pipe::Receiver::from_owned_fd).transpose()?;
+            Ok::<_, io::Error>(from.map(|from| match &output {
+                Some(limit) => Box::new(Counted { from, limit: Arc::clone(limit) }) as Output,
+                None => Box::new(from),
+            }))
+        };
+        process.stdout = reader(stdout)?;
+        process.stderr = reader(stderr)?;
+        let stdin = stdin.map(pipe::Sender::from_owned_fd).transpose()?;
+        match (spec.stdin, stdin) {
+            // It may not read all, or any, of it.
+            (Stdin::Bytes(bytes), Some(mut stdin)) => {
+                drop(tokio::spawn(async move { stdin.write_all(&bytes).await }));
+            }
+            (_, stdin) => process.stdin = stdin,
+        }
+        let hit = Arc::new(OnceLock::new());
+        if limits.time.is_some() || output.is_some() {
+            let end = (Arc::clone(&process.trees), number, main);
+            let (tell, hit) = (Arc::clone(&tell), Arc::clone(&hit));
+            tokio::spawn(guard((limits.time, output), end, tell, hit));
+        }
         std::thread::Builder::new().name("wait".into()).stack_size(SMALL_STACK).spawn(move || {
-            let _ = tell.send(Some(wait_without_reaping(main)));
+            let exit = wait_without_reaping(main);
+            // Of a process that is being ended, the end is told once all of its tree has gone.
+            if hit.get().is_none() {
+                tell_once(&tell, exit);
+            }
         })?;
         Ok(process)
     }
@@ -195,13 +252,61 @@ impl Process {
     }
 }
 
+/// Ends the process and all that came out of it once it has run for too long or written too much.
+async fn guard(
+    (time, output): (Option<Duration>, Option<Arc<OutputLimit>>),
+    (trees, number, main): (Arc<Trees>, TreeNumber, Pid),
+    tell: Arc<watch::Sender<Option<Exit>>>,
+    hit: Arc<OnceLock<LimitHit>>,
+) {
+    let is_over = async {
+        match time {
+            Some(time) => tokio::time::sleep(time).await,
+            None => std::future::pending().await,
+        }
+    };
+    let is_too_much = async {
+        match output {
+            Some(output) => output.exceeded().await,
+            None => std::future::pending().await,
+        }
+    };
+    let mut exit = tell.subscribe();
+    let limit = tokio::select! {
+        biased;
+        _ = exit.wait_for(Option::is_some) => return,
+        () = is_over => LimitHit::Time,
+        () = is_too_much => LimitHit::Output,
+    };
+    let _ = hit.set(limit);
+    let ended = tokio::task::spawn_blocking(move || {
+        trees.end_one(number, GRACE);
+        wait(main, WaitIdOptions::NOHANG).unwrap_or_default()
+    });
+    // Told in any case: a process that cannot even be killed must not be waited for.
+    let exit = ended.await.unwrap_or_default();
+    tell_once(&tell, Exit { limit: Some(limit), ..exit });
+}
+
+fn tell_once(tell: &watch::Sender<Option<Exit>>, exit: Exit) {
+    tell.send_if_modified(|told| {
+        let is_first = told.is_none();
+        told.get_or_insert(exit);
+        is_first
+    });
+}
+
 impl Running for Process {
+    fn stdin(&mut self) -> Option<Box<dyn AsyncWrite + Send + Unpin>> {
+        self.stdin.take().map(|w| Box::new(w) as _)
+    }
+
     fn stdout(&mut self) -> Option<Box<dyn AsyncRead + Send + Unpin>> {
-        self.stdout.take().map(|r| Box::new(r) as _)
+        self.stdout.take()
     }
 
     fn stderr(&mut self) -> Option<Box<dyn AsyncRead + Send + Unpin>> {
-        self.stderr.take().map(|r| Box::new(r) as _)
+        self.stderr.take()
     }
 
     fn wait(&mut self) -> BoxFuture<'_, Result<Exit, PortError>> {
@@ -224,6 +329,9 @@ impl Running for Process {
                 return Vec::new();
             }
             let look = move || {
+                if self.purpose != Purpose::Command {
+                    self.tree.end(GRACE);
+                }
                 // As long as the main process is not reaped, its number and its group's are its own.
                 let mut alive = self.tree.descendants();
                 self.trees.remember(self.number, &alive);
@@ -260,13 +368,20 @@ impl Drop for Process {
 
 /// Waits, but leaves the process to be reaped: so long nobody else gets its number.
 fn wait_without_reaping(pid: Pid) -> Exit {
+    wait(pid, WaitIdOptions::empty()).unwrap_or_default()
+}
+
+/// How the process ended; `None` if it has not, or is not known.
+fn wait(pid: Pid, how: WaitIdOptions) -> Option<Exit> {
     loop {
-        match waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
+        match waitid(WaitId::Pid(pid), how | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
             Ok(Some(status)) => {
-                return Exit { code: status.exit_status(), signal: status.terminating_signal() };
+                let (code, signal) = (status.exit_status(), status.terminating_signal());
+                return Some(Exit { code, signal, limit: None });
             }
+            Ok(None) if how.contains(WaitIdOptions::NOHANG) => return None,
             Ok(None) | Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return Exit { code: None, signal: None },
+            Err(_) => return None,
         }
     }
 }
@@ -282,12 +397,12 @@ fn pipe_name(fd: &OwnedFd) -> Option<String> {
 }
 
 /// Looked up here, for the folders of `PATH` may be relative to the new working folder.
-fn look_up(program: &OsStr, spec: &CommandSpec, env: &BTreeMap<String, String>) -> io::Result<PathBuf> {
+fn look_up(program: &OsStr, spec: &CommandSpec, env: &BTreeMap<OsString, OsString>) -> io::Result<PathBuf> {
     if program.as_encoded_bytes().contains(&b'/') {
         return Ok(spec.cwd.join(program));
     }
-    let path = spec.env.get("PATH").or_else(|| env.get("PATH"));
-    let folders = path.map_or("/usr/local/bin:/usr/bin:/bin", String::as_str);
+    let path = spec.env.get(OsStr::new("PATH")).or_else(|| env.get(OsStr::new("PATH")));
+    let folders = path.map_or(OsStr::new("/usr/local/bin:/usr/bin:/bin"), OsString::as_os_str);
     let is_program =
         |path: &Path| path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
     std::env::split_paths(folders)

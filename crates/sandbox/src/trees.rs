@@ -8,15 +8,22 @@ use std::time::Duration;
 use open_agent_tool::Descendant;
 use rustix::process::Signal;
 
+use crate::orphans::OrphanReaper;
 use crate::tree::{self, Signalled, Tree};
 
 /// All trees of a runner.
-#[derive(Default)]
-pub(crate) struct Trees(Mutex<Inner>);
+pub(crate) struct Trees {
+    inner: Mutex<Inner>,
+    /// What the marks of all trees begin with.
+    mark: String,
+    reaper: OrphanReaper,
+}
 
 #[derive(Default)]
 struct Inner {
     closed: bool,
+    /// The reaper was told of the mark.
+    is_known: bool,
     next: u64,
     by_number: BTreeMap<u64, Tree>,
 }
@@ -26,6 +33,11 @@ struct Inner {
 pub(crate) struct TreeNumber(u64);
 
 impl Trees {
+    /// `mark` begins the marks of all trees.
+    pub(crate) fn new(mark: String, reaper: OrphanReaper) -> Self {
+        Self { inner: Mutex::default(), mark, reaper }
+    }
+
     /// Starts a tree, unless everything was ended: then nobody would end this one.
     pub(crate) fn start<T, E>(
         &self,
@@ -36,9 +48,15 @@ impl Trees {
         if inner.closed {
             return None;
         }
+        if !inner.is_known {
+            // Before the first one runs: by this mark a tree is found that could not be told of any more.
+            self.reaper.expect(&self.mark);
+            inner.is_known = true;
+        }
         Some(start().map(|(started, tree)| {
             let number = inner.next;
             inner.next += 1;
+            self.reaper.update(&tree);
             inner.by_number.insert(number, tree);
             (started, TreeNumber(number))
         }))
@@ -50,6 +68,9 @@ impl Trees {
         reap();
         if let Some(tree) = inner.by_number.get_mut(&number) {
             tree.reaped = true;
+            if !tree.left.is_empty() {
+                self.reaper.update(tree);
+            }
         }
     }
 
@@ -62,7 +83,14 @@ impl Trees {
 
     /// Nothing of it runs any more.
     pub(crate) fn forget(&self, TreeNumber(number): TreeNumber) {
-        self.lock().by_number.remove(&number);
+        if let Some(tree) = self.lock().by_number.remove(&number) {
+            self.reaper.forget(&tree.mark);
+        }
+    }
+
+    /// Asks all of one tree to end, waits for `grace`, kills what is left.
+    pub(crate) fn end_one(&self, number: TreeNumber, grace: Duration) {
+        tree::end(&One { trees: self, number }, grace);
     }
 
     /// Asks all to end, waits for `grace`, kills what is left. Nothing is started any more.
@@ -87,7 +115,7 @@ impl Trees {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn all(inner: &Inner) -> Vec<Tree> {
@@ -104,5 +132,35 @@ impl Signalled for Trees {
 
     fn is_gone(&self) -> bool {
         Self::all(&self.lock()).as_slice().is_gone()
+    }
+}
+
+/// A reaper may be shared with others who go on.
+impl Drop for Trees {
+    fn drop(&mut self) {
+        let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for tree in inner.by_number.values() {
+            self.reaper.forget(&tree.mark);
+        }
+        if inner.is_known {
+            self.reaper.forget(&self.mark);
+        }
+    }
+}
+
+/// One of the trees as it stands at each look, for it may be reaped between two.
+struct One<'a> {
+    trees: &'a Trees,
+    number: TreeNumber,
+}
+
+impl Signalled for One<'_> {
+    fn signal(&self, signal: Signal) -> bool {
+        let inner = self.trees.lock();
+        inner.by_number.get(&self.number.0).is_some_and(|tree| tree.signal(signal))
+    }
+
+    fn is_gone(&self) -> bool {
+        self.trees.lock().by_number.get(&self.number.0).is_none_or(Signalled::is_gone)
     }
 }

@@ -10,8 +10,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use open_agent_model::{
-    Block, CallId, Message, MessageId, Open, ResultBlock, Role, RunId, Seq, ToolResult, ToolUse,
-    ToolUseId,
+    Block, CallId, Message, MessageId, Open, ResultBlock, Role, RunId, Seq, ToolResult, ToolUse, ToolUseId,
 };
 
 use crate::withhold::{suspects, withhold};
@@ -217,8 +216,11 @@ impl Transcript {
 
     fn push_result(&mut self, done: &Done) {
         let Some(id) = self.open_use(done.call) else { return };
-        let result =
-            Arc::new(ToolResult { tool_use_id: id, content: done.content.clone(), is_error: done.is_error() });
+        let result = Arc::new(ToolResult {
+            tool_use_id: id,
+            content: done.content.clone(),
+            is_error: done.is_error(),
+        });
         self.items.push(Item {
             seq: self.seq,
             run: self.run,

@@ -3,8 +3,11 @@
 //!
 //! Carries nothing out: `sandbox` and `engine` implement the ports.
 
+mod command;
 mod cx;
 mod error;
+mod files;
+mod lenient;
 mod output;
 mod ports;
 mod schema;
@@ -12,13 +15,14 @@ mod set;
 mod tasks;
 mod tool;
 
+pub use command::{CommandRunner, CommandSpec, Descendant, Exit, LimitHit, Limits, Purpose, Running, Stdin};
 pub use cx::{CxParts, ProgressSink, SessionState, ToolCx};
 pub use error::{Suspended, ToolError, ToolErrorKind};
+pub use files::{Entry, EntryInfo, Files, Folder, Located, PathKind, file_stamp};
+pub use lenient::read_input;
 pub use output::ToolOutput;
-pub use ports::{
-    Absent, Clock, CommandRunner, CommandSpec, Descendant, Exit, Files, PortError, Ports, Running, file_stamp,
-};
+pub use ports::{Absent, Clock, PortError, Ports};
 pub use schema::schema_of;
 pub use set::{ToolSet, ToolSource};
 pub use tasks::{TaskSpec, TaskStatus, TaskWork, Tasks};
-pub use tool::{DynTool, PreparedCall, Tool, erase, read_only_tool_fn, tool_fn};
+pub use tool::{DynTool, Planned, PlannedTool, PreparedCall, Tool, erase, read_only_tool_fn, tool_fn};

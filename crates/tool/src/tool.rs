@@ -1,5 +1,6 @@
-//! The tool trait in its two forms: typed, for those who write tools, and erased, for those who run them.
+//! The tool trait in its forms: typed, for those who write tools, and erased, for those who run them.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use open_agent_model::{Access, BoxFuture, Effect, RawJson, ToolSpec};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
+use crate::lenient::read_input;
 use crate::schema::schema_of;
 use crate::{ToolCx, ToolError, ToolOutput};
 
@@ -38,6 +40,67 @@ pub trait Tool: Send + Sync + 'static {
     ) -> impl Future<Output = Result<ToolOutput, ToolError>> + Send;
 }
 
+/// A tool with a typed input that finds something out before its call is ruled and needs that to run it, above all where
+/// a path leads: a path that was looked up twice could lead to two places.
+///
+/// Every [`Tool`] is one, whose plan is its input.
+pub trait PlannedTool: Send + Sync + 'static {
+    /// Its name for the model: `[A-Za-z0-9_-]{1,64}`.
+    const NAME: &'static str;
+
+    /// What the model passes; its doc comments become the schema's descriptions.
+    type Input: DeserializeOwned + JsonSchema + Send + 'static;
+
+    /// What planning a call found out.
+    type Plan: Send + 'static;
+
+    /// What it does and when to use it, for the model.
+    fn description(&self) -> String;
+
+    /// Says what the call will touch and keeps what is needed to run it. Changes nothing and reads no contents.
+    fn plan(&self, input: Self::Input, cx: &ToolCx) -> Planned<Self::Plan>;
+
+    /// Runs the call as it was planned.
+    fn call(
+        &self,
+        plan: Self::Plan,
+        cx: &ToolCx,
+    ) -> impl Future<Output = Result<ToolOutput, ToolError>> + Send;
+}
+
+/// A planned call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned<P> {
+    /// What it will touch. It is ruled on this, so everything is named.
+    pub access: Vec<Access>,
+    /// Whether it may run again after a crash.
+    pub effect: Effect,
+    /// What it needs to run.
+    pub plan: P,
+}
+
+impl<T: Tool> PlannedTool for T {
+    const NAME: &'static str = T::NAME;
+    type Input = T::Input;
+    type Plan = T::Input;
+
+    fn description(&self) -> String {
+        Tool::description(self)
+    }
+
+    fn plan(&self, input: T::Input, cx: &ToolCx) -> Planned<T::Input> {
+        Planned { access: self.access(&input, cx), effect: self.effect(&input), plan: input }
+    }
+
+    fn call(
+        &self,
+        plan: T::Input,
+        cx: &ToolCx,
+    ) -> impl Future<Output = Result<ToolOutput, ToolError>> + Send {
+        Tool::call(self, plan, cx)
+    }
+}
+
 /// A tool known at run time.
 pub trait DynTool: Send + Sync {
     /// How a model sees it.
@@ -60,7 +123,7 @@ pub trait PreparedCall: Send {
 }
 
 /// Erases a typed tool.
-pub fn erase<T: Tool>(tool: T) -> Arc<dyn DynTool> {
+pub fn erase<T: PlannedTool>(tool: T) -> Arc<dyn DynTool> {
     let spec = ToolSpec {
         name: T::NAME.to_owned(),
         description: tool.description(),
@@ -74,49 +137,53 @@ struct Typed<T> {
     tool: Arc<T>,
 }
 
-struct TypedCall<T: Tool> {
+struct TypedCall<T: PlannedTool> {
     tool: Arc<T>,
-    input: T::Input,
-    access: Vec<Access>,
-    effect: Effect,
+    planned: Planned<T::Plan>,
 }
 
-impl<T: Tool> DynTool for Typed<T> {
+impl<T: PlannedTool> DynTool for Typed<T> {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 
     fn prepare(self: Arc<Self>, input: &RawJson, cx: &ToolCx) -> Result<Box<dyn PreparedCall>, ToolError> {
-        let input: T::Input = read_input(&self.spec, input)?;
-        let access = self.tool.access(&input, cx);
-        let effect = self.tool.effect(&input);
-        Ok(Box::new(TypedCall { tool: Arc::clone(&self.tool), input, access, effect }))
+        let planned = self.tool.plan(parse_input(&self.spec, input)?, cx);
+        Ok(Box::new(TypedCall { tool: Arc::clone(&self.tool), planned }))
     }
 }
 
-impl<T: Tool> PreparedCall for TypedCall<T> {
+impl<T: PlannedTool> PreparedCall for TypedCall<T> {
     fn access(&self) -> &[Access] {
-        &self.access
+        &self.planned.access
     }
 
     fn effect(&self) -> Effect {
-        self.effect
+        self.planned.effect
     }
 
     fn run(self: Box<Self>, cx: ToolCx) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
-        Box::pin(async move { self.tool.call(self.input, &cx).await })
+        Box::pin(async move { self.tool.call(self.planned.plan, &cx).await })
     }
 }
 
-fn read_input<I: DeserializeOwned>(spec: &ToolSpec, input: &RawJson) -> Result<I, ToolError> {
-    input.to().map_err(|error| {
-        let text = format!(
-            "{} cannot read its input: {error}. Its schema is {}",
-            spec.name,
-            spec.input_schema.get()
-        );
-        ToolError::bad_input(text).with_source(error)
-    })
+/// Parses the input, which whoever prepares the call has read by [`read_input`] before. Who calls a tool directly may not
+/// have, so an input that does not fit is read here.
+fn parse_input<I: DeserializeOwned>(spec: &ToolSpec, input: &RawJson) -> Result<I, ToolError> {
+    let error = match input.to() {
+        Ok(parsed) => return Ok(parsed),
+        Err(error) => error,
+    };
+    let error = match read_input(spec, input)? {
+        Cow::Borrowed(_) => error,
+        Cow::Owned(corrected) => match corrected.to() {
+            Ok(parsed) => return Ok(parsed),
+            Err(error) => error,
+        },
+    };
+    let text =
+        format!("{} cannot read its input: {error}. Its schema is {}", spec.name, spec.input_schema.get());
+    Err(ToolError::bad_input(text).with_source(error))
 }
 
 /// A tool made of a closure. It counts as opaque and unsafe: it is never run twice unasked and nothing is known of what
@@ -185,7 +252,7 @@ where
     }
 
     fn prepare(self: Arc<Self>, input: &RawJson, _cx: &ToolCx) -> Result<Box<dyn PreparedCall>, ToolError> {
-        let input: I = read_input(&self.spec, input)?;
+        let input: I = parse_input(&self.spec, input)?;
         let call =
             ClosureCall { access: self.access.clone(), effect: self.effect, f: Arc::clone(&self.f), input };
         Ok(Box::new(call))

@@ -1,17 +1,18 @@
 //! Edit: one text for another inside a file. All else stays as it is, byte for byte.
 
 use std::borrow::Cow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use open_agent_model::{Access, Change, FileSeen, FileStamp};
-use open_agent_tool::{Tool, ToolCx, ToolError, ToolOutput};
+use open_agent_model::{Change, Effect, FileSeen, FileStamp};
+use open_agent_tool::{Located, Planned, PlannedTool, ToolCx, ToolError, ToolOutput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::write::{check_names_a_file, read_and_write};
 use crate::bounds::count;
 use crate::edits::{Hunk, Matches, Replaced, explain_miss, patch};
-use crate::paths::{changed, explain, is_missing, resolve, shown};
+use crate::paths::{
+    Lookup, check_names_a_file, check_seen, explain, is_missing, locate, shown, write_access,
+};
 use crate::text::{Charset, MARK, Text, is_second, read_whole, to_windows_1252};
 
 /// How many places are named.
@@ -45,9 +46,10 @@ struct Details<'a> {
     structured_patch: Vec<Hunk>,
 }
 
-impl Tool for Edit {
+impl PlannedTool for Edit {
     const NAME: &'static str = "Edit";
     type Input = Input;
+    type Plan = (Input, Lookup);
 
     fn description(&self) -> String {
         "Replaces text in a file that was read in this session and is unchanged since. old_string must be the file's text \
@@ -57,33 +59,36 @@ impl Tool for Edit {
             .into()
     }
 
-    fn access(&self, input: &Input, cx: &ToolCx) -> Vec<Access> {
-        read_and_write(cx, &input.file_path)
+    fn plan(&self, input: Input, cx: &ToolCx) -> Planned<Self::Plan> {
+        let found = locate(cx, &input.file_path);
+        let access = write_access(cx, &input.file_path, &found);
+        Planned { access, effect: Effect::Unsafe, plan: (input, found) }
     }
 
-    async fn call(&self, input: Input, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, (input, found): Self::Plan, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
         if input.old_string == input.new_string {
             return Err(ToolError::bad_input(
                 "old_string and new_string are the same: there is nothing to do",
             ));
         }
-        let path = resolve(cx, &input.file_path)?;
-        let (bytes, stamp) = match read_whole(cx, &path).await {
+        let at = found?;
+        let (bytes, stamp) = match read_whole(cx, &at).await {
             Ok(file) => file?,
             Err(error) if is_missing(&error) && input.old_string.is_empty() => {
                 check_names_a_file(&input.file_path)?;
-                return create(cx, &path, &input).await;
+                return create(cx, &at, &input).await;
             }
-            Err(error) => return Err(explain(cx, &path, error)),
+            Err(error) => return Err(explain(cx, at.path(), error)),
         };
-        check_seen(cx, &path, stamp)?;
+        check_seen(cx, at.path(), stamp)?;
         let edited = {
-            let (path, cx) = (path.clone(), cx.clone());
-            tokio::task::spawn_blocking(move || edit(&cx, path, bytes, input)).await??
+            let (at, cx) = (at.clone(), cx.clone());
+            tokio::task::spawn_blocking(move || edit(&cx, at.path(), bytes, input)).await??
         };
         // What was written meanwhile must not be lost.
-        let replaced = cx.files().replace_if(&path, &edited.bytes, Some(stamp)).await;
-        let stamp = replaced.map_err(|error| explain(cx, &path, error))?;
+        let replaced = cx.files().replace_if(&at, &edited.bytes, Some(stamp)).await;
+        let stamp = replaced.map_err(|error| explain(cx, at.path(), error))?;
+        let path = at.path().to_owned();
         Ok(edited.output.with_change(Change::FileSeen(FileSeen { path, stamp })))
     }
 }
@@ -93,8 +98,8 @@ struct Edited {
     output: ToolOutput,
 }
 
-fn edit(cx: &ToolCx, path: PathBuf, bytes: Vec<u8>, input: Input) -> Result<Edited, ToolError> {
-    let name = shown(cx, &path);
+fn edit(cx: &ToolCx, path: &Path, bytes: Vec<u8>, input: Input) -> Result<Edited, ToolError> {
+    let name = shown(cx, path);
     let Some(mut text) = Text::decode(bytes) else {
         return Err(ToolError::new(format!(
             "{name} is a binary file or broken UTF-16; Edit would damage it."
@@ -111,7 +116,7 @@ fn edit(cx: &ToolCx, path: PathBuf, bytes: Vec<u8>, input: Input) -> Result<Edit
         replace(&mut text, &name, &input)?
     };
     let details = Details {
-        file_path: &path,
+        file_path: path,
         old_string: &input.old_string,
         new_string: &input.new_string,
         replace_all: input.replace_all,
@@ -213,10 +218,11 @@ fn unknown(name: &str, why: &str) -> ToolError {
     ))
 }
 
-async fn create(cx: &ToolCx, path: &Path, input: &Input) -> Result<ToolOutput, ToolError> {
+async fn create(cx: &ToolCx, at: &Located, input: &Input) -> Result<ToolOutput, ToolError> {
+    let path = at.path();
     let bytes = input.new_string.as_bytes();
     let nothing: Option<FileStamp> = None;
-    let made = cx.files().replace_if(path, bytes, nothing).await;
+    let made = cx.files().replace_if(at, bytes, nothing).await;
     let stamp = made.map_err(|error| explain(cx, path, error))?;
     let details = Details {
         file_path: path,
@@ -230,18 +236,6 @@ async fn create(cx: &ToolCx, path: &Path, input: &Input) -> Result<ToolOutput, T
     Ok(ToolOutput::text(format!("Created {}.", shown(cx, path)))
         .with_details(&details)
         .with_change(Change::FileSeen(FileSeen { path: path.to_owned(), stamp })))
-}
-
-/// A file may be changed only as the session knows it.
-pub(super) fn check_seen(cx: &ToolCx, path: &Path, now: FileStamp) -> Result<(), ToolError> {
-    match cx.seen(path) {
-        Some(seen) if now.agrees_with(&seen) => Ok(()),
-        Some(_) => Err(ToolError::new(changed(cx, path))),
-        None => Err(ToolError::new(format!(
-            "{} exists and has not been read in this session. Read it first.",
-            shown(cx, path)
-        ))),
-    }
 }
 
 fn places(lines: &[usize]) -> String {

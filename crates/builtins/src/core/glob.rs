@@ -3,20 +3,20 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use ignore::overrides::Override;
 use ignore::types::Types;
 use open_agent_model::{Access, Effect};
-use open_agent_tool::{Tool, ToolCx, ToolError, ToolOutput};
+use open_agent_tool::{Files, Located, PathKind, Planned, PlannedTool, ToolCx, ToolError, ToolOutput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::bounds::head_and_tail;
-use crate::paths::{explain, resolve, shown};
-use crate::walk::{Deadline, PATIENCE, Rules, Start, Tally, WITHOUT_RULES, Walk, with_notes};
+use crate::paths::{explain, locate, shown};
+use crate::walk::{Deadline, PATIENCE, Rules, Tally, WITHOUT_RULES, Walk, with_notes};
 
 const MAX_FILES: usize = 100;
 
@@ -44,9 +44,10 @@ struct Details {
     duration_ms: u64,
 }
 
-impl Tool for Glob {
+impl PlannedTool for Glob {
     const NAME: &'static str = "Glob";
     type Input = Input;
+    type Plan = Result<Search, ToolError>;
 
     fn description(&self) -> String {
         "Finds files by name, the newest first, 100 at most. Hidden files and what .gitignore names are left out unless \
@@ -54,36 +55,34 @@ impl Tool for Glob {
             .into()
     }
 
-    fn access(&self, input: &Input, cx: &ToolCx) -> Vec<Access> {
-        let folder = Plan::of(cx, input).map(|plan| plan.start.folder);
-        vec![Access::Read(folder.unwrap_or_else(|_| cx.cwd().join(input.path.as_deref().unwrap_or("."))))]
+    fn plan(&self, input: Input, cx: &ToolCx) -> Planned<Self::Plan> {
+        let plan = Search::of(cx, &input);
+        let folder = match &plan {
+            Ok(search) => search.folder.path().to_owned(),
+            Err(_) => cx.cwd().join(input.path.as_deref().unwrap_or(".")),
+        };
+        Planned { access: vec![Access::Read(folder)], effect: Effect::ReadOnly, plan }
     }
 
-    fn effect(&self, _: &Input) -> Effect {
-        Effect::ReadOnly
-    }
-
-    async fn call(&self, input: Input, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
-        answer(input, cx, Deadline::new(PATIENCE, cx.cancel())).await
+    async fn call(&self, search: Self::Plan, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
+        answer(search?, cx, Deadline::new(PATIENCE, cx.cancel())).await
     }
 }
 
-async fn answer(input: Input, cx: &ToolCx, deadline: Deadline) -> Result<ToolOutput, ToolError> {
+async fn answer(search: Search, cx: &ToolCx, deadline: Deadline) -> Result<ToolOutput, ToolError> {
     let started = Instant::now();
-    let plan = Plan::of(cx, &input)?;
-    let root = match cx.files().walk_root(&plan.start.folder) {
-        Ok(root) => root,
-        Err(error) => return Err(explain(cx, &plan.start.folder, error)),
-    };
-    let watched = deadline.clone();
-    let found = deadline.bound(move || find(&plan, &root, &watched)).await?;
+    search.folder.require_folder().map_err(|error| explain(cx, search.folder.path(), error))?;
+    let (files, watched) = (Arc::clone(&cx.ports().files), deadline.clone());
+    let found = deadline.bound(move || find(&search, &*files, &watched)).await?;
     let late = || Answer { found: Found::default(), tally: Tally::late(), note: None };
     Ok(output(cx, found.unwrap_or_else(late), started))
 }
 
 /// What a pattern asks for.
-struct Plan {
-    start: Start,
+pub(super) struct Search {
+    folder: Located,
+    /// The folder was named outright.
+    is_named: bool,
     /// A set of one: a set knows short ways for common patterns.
     matcher: GlobSet,
     /// Below the folder: what a file would be called whose name has brackets.
@@ -92,12 +91,12 @@ struct Plan {
     names_hidden: bool,
 }
 
-impl Plan {
+impl Search {
     fn of(cx: &ToolCx, input: &Input) -> Result<Self, ToolError> {
-        let base = resolve(cx, input.path.as_deref().unwrap_or("."))?;
+        let base = locate(cx, input.path.as_deref().unwrap_or("."))?;
         let (prefix, rest) = split(&input.pattern);
         let folder =
-            if prefix.is_empty() { base.clone() } else { cx.files().resolve(&base, Path::new(prefix))? };
+            if prefix.is_empty() { base } else { cx.files().locate(base.path(), Path::new(prefix))? };
         if rest.is_empty() {
             return Err(ToolError::bad_input("the pattern names no file"));
         }
@@ -114,8 +113,8 @@ impl Plan {
             rest.split('/').any(|part| part.starts_with('.') || part.contains("{.") || part.contains(",."));
         let may_be_literal = rest.contains(['[', '{']) && rest.split('/').all(|part| part != "..");
         let literal = may_be_literal.then(|| rest.to_owned());
-        let is_named = folder != cx.cwd();
-        Ok(Self { start: Start { folder, is_named }, matcher, literal, max_depth, names_hidden })
+        let is_named = folder.path() != cx.cwd();
+        Ok(Self { folder, is_named, matcher, literal, max_depth, names_hidden })
     }
 }
 
@@ -152,12 +151,18 @@ impl Found {
     }
 
     /// Adds the one file of this name, if it is there and below the root.
-    fn add_named(&mut self, root: &Path, path: &Path) {
-        let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
-        if folder.is_some_and(|real| real.starts_with(root)) && path.is_file() {
-            let modified = path.symlink_metadata().and_then(|known| known.modified());
+    fn add_named(&mut self, root: &Located, files: &dyn Files, name: &str) {
+        let path = root.path().join(name);
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return };
+        let Ok(parent) = files.locate(root.path(), parent) else { return };
+        if !parent.path().starts_with(root.path()) {
+            return;
+        }
+        let Ok(folder) = files.read_dir(&parent, Path::new("")) else { return };
+        if folder.target(name).is_ok_and(|behind| behind.kind == PathKind::File) {
+            let modified = folder.entry(name).map_or(SystemTime::UNIX_EPOCH, |known| known.modified);
             self.total += 1;
-            self.push(modified.unwrap_or(SystemTime::UNIX_EPOCH), path);
+            self.push(modified, &path);
         }
     }
 
@@ -190,21 +195,21 @@ struct Answer {
     note: Option<&'static str>,
 }
 
-fn find(plan: &Plan, root: &Path, deadline: &Deadline) -> Answer {
-    let rules = if plan.names_hidden { Rules::Ignored } else { Rules::All };
-    let (mut found, mut tally) = find_by(plan, root, deadline, rules);
+fn find(search: &Search, files: &dyn Files, deadline: &Deadline) -> Answer {
+    let rules = if search.names_hidden { Rules::Ignored } else { Rules::All };
+    let (mut found, mut tally) = find_by(search, files, deadline, rules);
     let mut note = None;
     if found.total == 0
-        && let Some(literal) = &plan.literal
+        && let Some(literal) = &search.literal
     {
-        found.add_named(root, &root.join(literal));
+        found.add_named(&search.folder, files, literal);
     }
     // A folder that was named is meant as it is, where the rules leave nothing of it or nothing that matches.
-    if plan.start.is_named && found.total == 0 && !tally.is_late() {
+    if search.is_named && found.total == 0 && !tally.is_late() {
         let (ignored, hidden) = tally.skipped();
         let leaves_nothing = tally.files() == 0 && (ignored, hidden) != (0, 0);
         if leaves_nothing || ignored > 0 {
-            let (more, walked) = find_by(plan, root, deadline, Rules::None);
+            let (more, walked) = find_by(search, files, deadline, Rules::None);
             if leaves_nothing || more.total > 0 {
                 note = (!leaves_nothing).then_some(WITHOUT_RULES);
                 (found, tally) = (more, walked);
@@ -214,12 +219,13 @@ fn find(plan: &Plan, root: &Path, deadline: &Deadline) -> Answer {
     Answer { found, tally, note }
 }
 
-fn find_by(plan: &Plan, root: &Path, deadline: &Deadline, rules: Rules) -> (Found, Tally) {
+fn find_by(search: &Search, files: &dyn Files, deadline: &Deadline, rules: Rules) -> (Found, Tally) {
     let all = Mutex::new(Found::default());
     let walk = Walk {
-        root,
+        files,
+        root: &search.folder,
         rules,
-        max_depth: plan.max_depth,
+        max_depth: search.max_depth,
         overrides: Override::empty(),
         types: Types::empty(),
         deadline,
@@ -227,7 +233,7 @@ fn find_by(plan: &Plan, root: &Path, deadline: &Deadline, rules: Rules) -> (Foun
     let tally = walk.run(|| {
         let mut share = Share { mine: Found::default(), all: &all };
         move |met| {
-            if plan.matcher.is_match(met.relative) && met.is_file() {
+            if search.matcher.is_match(met.relative) && met.is_file() {
                 share.mine.total += 1;
                 share.mine.push(met.modified(), met.path);
             }
@@ -272,7 +278,7 @@ mod tests {
     async fn h_grp_02_on_the_deadline_there_is_a_part_and_the_flag() {
         let (_dir, cx) = testing::folder_of_files(5_000, "");
         let input = Input { pattern: "*.txt".into(), path: None };
-        let output = answer(input, &cx, Deadline::after_looks(20)).await.unwrap();
+        let output = answer(Search::of(&cx, &input).unwrap(), &cx, Deadline::after_looks(20)).await.unwrap();
         let (text, details) = testing::parts(&output);
         assert!(text.contains("STOPPED EARLY because it took too long"), "{text}");
         assert!(text.starts_with("f") && text.contains(".txt\n"), "{text}");

@@ -8,15 +8,14 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use encoding_rs_io::DecodeReaderBytesBuilder;
-use open_agent_model::{Access, Change, Effect, FileSeen, ResultBlock, Source};
-use open_agent_tool::{Tool, ToolCx, ToolError, ToolOutput, file_stamp};
+use open_agent_model::{Change, Effect, FileSeen, ResultBlock, Source};
+use open_agent_tool::{Planned, PlannedTool, ToolCx, ToolError, ToolOutput, file_stamp};
 use schemars::JsonSchema;
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use crate::bounds::{MAX_CHARS, count};
 use crate::media::{Media, check_image, check_pdf};
-use crate::paths::{explain, read_access, resolve};
+use crate::paths::{Lookup, explain, locate, read_access};
 use crate::text::{Census, Charset, SAMPLE, Sniffed, show, sniff};
 use crate::walk::{Deadline, PATIENCE};
 
@@ -36,18 +35,15 @@ pub(super) struct Input {
     /// The file; relative paths start at the working folder.
     file_path: String,
     /// First line to read, counted from 1.
-    #[serde(default, deserialize_with = "whole_number")]
-    #[schemars(with = "Option<u64>")]
     offset: Option<u64>,
     /// How many lines (default 2000).
-    #[serde(default, deserialize_with = "whole_number")]
-    #[schemars(with = "Option<u64>")]
     limit: Option<u64>,
 }
 
-impl Tool for Read {
+impl PlannedTool for Read {
     const NAME: &'static str = "Read";
     type Input = Input;
+    type Plan = (Input, Lookup);
 
     fn description(&self) -> String {
         "Reads a file. Text comes with line numbers (`number<tab>line`), which are not part of the file; at most 2000 \
@@ -56,42 +52,24 @@ impl Tool for Read {
             .into()
     }
 
-    fn access(&self, input: &Input, cx: &ToolCx) -> Vec<Access> {
-        vec![read_access(cx, &input.file_path)]
+    fn plan(&self, input: Input, cx: &ToolCx) -> Planned<Self::Plan> {
+        let found = locate(cx, &input.file_path);
+        let access = vec![read_access(cx, &input.file_path, &found)];
+        Planned { access, effect: Effect::ReadOnly, plan: (input, found) }
     }
 
-    fn effect(&self, _: &Input) -> Effect {
-        Effect::ReadOnly
-    }
-
-    async fn call(&self, input: Input, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, (input, found): Self::Plan, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
         if input.offset == Some(0) || input.limit == Some(0) {
             return Err(ToolError::bad_input("offset and limit count from 1"));
         }
-        let path = resolve(cx, &input.file_path)?;
-        let file = cx.files().open(&path).await.map_err(|error| explain(cx, &path, error))?;
+        let at = found?;
+        let file = cx.files().open(&at).await.map_err(|error| explain(cx, at.path(), error))?;
         let window = Window { first: input.offset.unwrap_or(1), lines: input.limit.unwrap_or(DEFAULT_LINES) };
         let deadline = Deadline::new(PATIENCE, cx.cancel());
-        let (name, watched) = (path.display().to_string(), deadline.clone());
-        let read = deadline.bound(move || read(file, &path, &window, &watched)).await?;
+        let (name, watched) = (at.path().display().to_string(), deadline.clone());
+        let read = deadline.bound(move || read(file, at.path(), &window, &watched)).await?;
         read.unwrap_or_else(|| Err(ToolError::new(format!("{name} could not be read in time."))))
     }
-}
-
-/// Models also write `"2"` and `2.0`, and mean 2: no reason for another round.
-fn whole_number<'de, D: Deserializer<'de>>(input: D) -> Result<Option<u64>, D::Error> {
-    let value = Option::<serde_json::Value>::deserialize(input)?;
-    let number = match &value {
-        None => return Ok(None),
-        Some(serde_json::Value::String(text)) => text.trim().parse().ok(),
-        Some(value) => value.as_u64().or_else(|| {
-            let text = value.as_f64()?.to_string();
-            text.parse().ok()
-        }),
-    };
-    number.map(Some).ok_or_else(|| {
-        D::Error::custom(format!("{} is no whole number from 1 on", value.unwrap_or_default()))
-    })
 }
 
 struct Window {

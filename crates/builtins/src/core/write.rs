@@ -3,17 +3,17 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use open_agent_model::{Access, Change, FileSeen};
-use open_agent_tool::{Tool, ToolCx, ToolError, ToolOutput};
+use open_agent_model::{Change, Effect, FileSeen};
+use open_agent_tool::{Planned, PlannedTool, ToolCx, ToolError, ToolOutput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::bounds::{MAX_CHARS, count};
 use crate::edits::{Hunk, adopt_line_ends, patch};
-use crate::paths::{explain, is_missing, read_access, resolve, shown};
+use crate::paths::{
+    Lookup, check_names_a_file, check_seen, explain, is_missing, locate, shown, write_access,
+};
 use crate::text::{Charset, Text, read_whole, show};
-
-use super::edit::check_seen;
 
 pub(super) struct Write;
 
@@ -36,9 +36,10 @@ struct Details<'a> {
     original_file: Option<Cow<'a, str>>,
 }
 
-impl Tool for Write {
+impl PlannedTool for Write {
     const NAME: &'static str = "Write";
     type Input = Input;
+    type Plan = (Input, Lookup);
 
     fn description(&self) -> String {
         "Writes a whole file; folders are made as needed. A file that exists must have been read in this session and be \
@@ -47,16 +48,19 @@ impl Tool for Write {
             .into()
     }
 
-    fn access(&self, input: &Input, cx: &ToolCx) -> Vec<Access> {
-        read_and_write(cx, &input.file_path)
+    fn plan(&self, input: Input, cx: &ToolCx) -> Planned<Self::Plan> {
+        let found = locate(cx, &input.file_path);
+        let access = write_access(cx, &input.file_path, &found);
+        Planned { access, effect: Effect::Unsafe, plan: (input, found) }
     }
 
-    async fn call(&self, input: Input, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
-        let path = resolve(cx, &input.file_path)?;
-        let old = match read_whole(cx, &path).await {
+    async fn call(&self, (input, found): Self::Plan, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
+        let at = found?;
+        let path = at.path();
+        let old = match read_whole(cx, &at).await {
             Ok(old) => Some(old?),
             Err(error) if is_missing(&error) => None,
-            Err(error) => return Err(explain(cx, &path, error)),
+            Err(error) => return Err(explain(cx, path, error)),
         };
         let known = old.as_ref().map(|(_, stamp)| *stamp);
         let ((bytes, lost), original) = match old {
@@ -65,43 +69,26 @@ impl Tool for Write {
                 ((input.content.clone().into_bytes(), None), None)
             }
             Some((bytes, stamp)) => {
-                check_seen(cx, &path, stamp)?;
+                check_seen(cx, path, stamp)?;
                 (keep_form(&bytes, &input.content), Some(bytes))
             }
         };
-        let replaced = cx.files().replace_if(&path, &bytes, known).await;
-        let stamp = replaced.map_err(|error| explain(cx, &path, error))?;
+        let replaced = cx.files().replace_if(&at, &bytes, known).await;
+        let stamp = replaced.map_err(|error| explain(cx, path, error))?;
         let lines = count(input.content.lines().count(), "line");
         let (kind, did) = if original.is_some() { ("update", "Overwrote") } else { ("create", "Created") };
         let original = original.unwrap_or_default();
         let details = Details {
             r#type: kind,
-            file_path: &path,
+            file_path: path,
             structured_patch: if kind == "update" { patch(&original, &bytes) } else { Vec::new() },
             original_file: (kind == "update" && original.len() <= MAX_CHARS).then(|| show(&original).0),
         };
         let lost = lost.map(|lost| format!(" {lost}")).unwrap_or_default();
-        Ok(ToolOutput::text(format!("{did} {} ({lines}).{lost}", shown(cx, &path)))
+        Ok(ToolOutput::text(format!("{did} {} ({lines}).{lost}", shown(cx, path)))
             .with_details(&details)
-            .with_change(Change::FileSeen(FileSeen { path: path.clone(), stamp })))
+            .with_change(Change::FileSeen(FileSeen { path: path.to_owned(), stamp })))
     }
-}
-
-/// What Write and Edit touch.
-pub(super) fn read_and_write(cx: &ToolCx, path: &str) -> Vec<Access> {
-    let read = read_access(cx, path);
-    match &read {
-        Access::Read(path) => vec![Access::Write(path.clone()), read],
-        _ => vec![read],
-    }
-}
-
-/// A path that ends as a folder's does is none of a new file.
-pub(super) fn check_names_a_file(path: &str) -> Result<(), ToolError> {
-    if path.ends_with('/') || path.ends_with("/.") || path.ends_with("/..") {
-        return Err(ToolError::bad_input(format!("{path} names a folder; give the path of a file")));
-    }
-    Ok(())
 }
 
 /// The new content with the line ends, encoding and mark of the old, and what was not kept.

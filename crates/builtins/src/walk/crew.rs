@@ -6,15 +6,15 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
-use std::fs::{self, DirEntry};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use ignore::{IncrementalIgnore, WalkBuilder};
+use open_agent_tool::{Entry, Folder as OpenFolder, PathKind};
 
-use super::{Counts, Met, Rules, Walk};
+use super::{Counts, Met, Rules, Tally, Walk};
 
 /// No more threads than this, as ripgrep has it.
 const MAX_THREADS: usize = 12;
@@ -26,7 +26,15 @@ const BATCH: usize = 16;
 /// What a thread can take from another.
 enum Work {
     Folder(Folder),
-    Files(Vec<DirEntry>),
+    Files(Files),
+}
+
+/// Files of a folder, which stays open until all of them were visited.
+struct Files {
+    folder: Arc<dyn OpenFolder>,
+    /// The folder's path.
+    path: Arc<Path>,
+    entries: Vec<Entry>,
 }
 
 struct Folder {
@@ -100,10 +108,17 @@ impl Queue {
     }
 }
 
-/// Walks with several threads, of which the caller's is one.
-pub(super) fn walk<F: FnMut(&Met<'_>) + Send>(walk: &Walk<'_>, mut visitor: impl FnMut() -> F) -> Counts {
+impl Walk<'_> {
+    /// Walks with several threads, of which the caller's is one; `visitor` makes the function that a thread calls with
+    /// each file.
+    pub(crate) fn run<F: FnMut(&Met<'_>) + Send>(&self, visitor: impl FnMut() -> F) -> Tally {
+        Tally { counts: walk(self, visitor) }
+    }
+}
+
+fn walk<F: FnMut(&Met<'_>) + Send>(walk: &Walk<'_>, mut visitor: impl FnMut() -> F) -> Counts {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-    let root = Folder { path: walk.root.to_owned(), depth: 0 };
+    let root = Folder { path: walk.root.path().to_owned(), depth: 0 };
     let state = State { work: VecDeque::from([Work::Folder(root)]), ..State::default() };
     let queue = Queue { state: Mutex::new(state), bell: Condvar::new(), len: AtomicUsize::new(1), threads };
     let Some(rules) = rules_of(walk).build_matchers().pop() else { return Counts::default() };
@@ -113,7 +128,8 @@ pub(super) fn walk<F: FnMut(&Met<'_>) + Send>(walk: &Walk<'_>, mut visitor: impl
         rules: rules.clone(),
         visit: visitor(),
         folders: VecDeque::new(),
-        root_len: walk.root.as_os_str().len(),
+        root_len: walk.root.path().as_os_str().len(),
+        batch: Vec::new(),
         until_look: 0,
         counts: Counts::default(),
     };
@@ -140,7 +156,7 @@ pub(super) fn walk<F: FnMut(&Met<'_>) + Send>(walk: &Walk<'_>, mut visitor: impl
 }
 
 fn rules_of(walk: &Walk<'_>) -> WalkBuilder {
-    let mut builder = WalkBuilder::new(walk.root);
+    let mut builder = WalkBuilder::new(walk.root.path());
     builder.hidden(walk.rules == Rules::All).overrides(walk.overrides.clone()).types(walk.types.clone());
     if walk.rules == Rules::None {
         builder.ignore(false).git_ignore(false).git_global(false).git_exclude(false).parents(false);
@@ -158,6 +174,8 @@ struct Worker<'a, F> {
     /// Folders still to be read; the last one is the next.
     folders: VecDeque<Folder>,
     root_len: usize,
+    /// Entries of the folder that is being read; kept for its memory.
+    batch: Vec<Entry>,
     until_look: usize,
     counts: Counts,
 }
@@ -194,66 +212,79 @@ impl<F: FnMut(&Met<'_>)> Worker<'_, F> {
     }
 
     fn read(&mut self, folder: Folder) {
-        let Ok(entries) = fs::read_dir(&folder.path) else {
+        let Ok(open) = self.walk.files.read_dir(self.walk.root, relative(&folder.path, self.root_len)) else {
             self.counts.unreadable += 1;
             return;
         };
         let mut path = folder.path.into_os_string().into_encoded_bytes();
+        let folder_path: Arc<Path> = Path::new(OsStr::from_bytes(&path)).into();
         if path.last() != Some(&b'/') {
             path.push(b'/');
         }
         let len = path.len();
+        let give = |entries: Vec<Entry>| Files {
+            folder: Arc::clone(&open),
+            path: Arc::clone(&folder_path),
+            entries,
+        };
         let mut for_others = Vec::new();
-        for entry in entries {
-            if self.is_over() {
-                return;
-            }
-            let Ok(entry) = entry else {
+        let mut batch = std::mem::take(&mut self.batch);
+        let mut has_more = true;
+        while has_more {
+            has_more = open.next_batch(&mut batch).unwrap_or_else(|_| {
                 self.counts.unreadable += 1;
-                continue;
-            };
-            let Ok(kind) = entry.file_type() else { continue };
-            path.truncate(len);
-            path.extend_from_slice(entry.file_name().as_bytes());
-            let full = Path::new(OsStr::from_bytes(&path));
-            if self.leaves_out(full, &path[len..], kind.is_dir()) {
-                continue;
-            }
-            if kind.is_dir() {
-                if self.walk.max_depth.is_none_or(|max| folder.depth + 1 < max) {
-                    self.folders.push_back(Folder { path: full.to_owned(), depth: folder.depth + 1 });
+                false
+            });
+            for entry in batch.drain(..) {
+                if self.is_over() {
+                    return;
                 }
-            } else if kind.is_file() || kind.is_symlink() {
-                self.counts.files += usize::from(kind.is_file());
-                if self.queue.is_short() {
-                    for_others.push(entry);
-                    if for_others.len() == BATCH {
-                        self.queue.give(Work::Files(std::mem::take(&mut for_others)));
+                path.truncate(len);
+                path.extend_from_slice(entry.name.as_bytes());
+                let full = Path::new(OsStr::from_bytes(&path));
+                let is_folder = entry.kind == PathKind::Folder;
+                if self.leaves_out(full, &path[len..], is_folder) {
+                    continue;
+                }
+                if is_folder {
+                    if self.walk.max_depth.is_none_or(|max| folder.depth + 1 < max) {
+                        self.folders.push_back(Folder { path: full.to_owned(), depth: folder.depth + 1 });
                     }
-                } else {
-                    let relative = relative(full, self.root_len);
-                    let is_link = kind.is_symlink();
-                    (self.visit)(&Met { path: full, relative, entry: &entry, is_link });
+                } else if matches!(entry.kind, PathKind::File | PathKind::Link) {
+                    self.counts.files += usize::from(entry.kind == PathKind::File);
+                    if self.queue.is_short() {
+                        for_others.push(entry);
+                        if for_others.len() == BATCH {
+                            self.queue.give(Work::Files(give(std::mem::take(&mut for_others))));
+                        }
+                    } else {
+                        self.visit(full, &*open, &entry);
+                    }
                 }
             }
         }
-        self.visit_all(for_others);
+        self.batch = batch;
+        self.visit_all(give(for_others));
+    }
+
+    fn visit(&mut self, path: &Path, folder: &dyn OpenFolder, entry: &Entry) {
+        let relative = relative(path, self.root_len);
+        let is_link = entry.kind == PathKind::Link;
+        (self.visit)(&Met { path, relative, folder, name: &entry.name, is_link });
     }
 
     /// Visits files, and leaves half of them to others who have nothing to do.
-    fn visit_all(&mut self, mut files: Vec<DirEntry>) {
-        while let Some(entry) = files.pop() {
+    fn visit_all(&mut self, mut files: Files) {
+        while let Some(entry) = files.entries.pop() {
             if self.is_over() {
                 return;
             }
-            if files.len() > 1 && self.queue.is_short() {
-                let half = files.split_off(files.len() / 2);
-                self.queue.give(Work::Files(half));
+            if files.entries.len() > 1 && self.queue.is_short() {
+                let half = files.entries.split_off(files.entries.len() / 2);
+                let (folder, path) = (Arc::clone(&files.folder), Arc::clone(&files.path));
+                self.queue.give(Work::Files(Files { folder, path, entries: half }));
             }
-            let path = entry.path();
-            let relative = relative(&path, self.root_len);
-            let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
-            (self.visit)(&Met { path: &path, relative, entry: &entry, is_link });
+            self.visit(&files.path.join(&entry.name), &*files.folder, &entry);
         }
     }
 

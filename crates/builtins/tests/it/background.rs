@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::task::Poll;
 
-use open_agent_model::{CallId, TaskEnd, TaskOutcome, TaskId, TaskKind};
+use open_agent_model::{CallId, TaskEnd, TaskId, TaskKind, TaskOutcome};
 use open_agent_tool::Tasks as _;
 use serde_json::json;
 
@@ -142,16 +142,28 @@ const AWKWARD: &[(&str, Expect)] = &[
     ("exec no-such-command-here", Expect::Has(End::Code(127), "not found")),
     ("no-such-command-here", Expect::Has(End::Code(127), "command not found")),
     ("echo 'unclosed", Expect::Has(End::Code(2), "unexpected EOF")),
-    ("printf 'no newline'", Expect::Ends(End::Code(0), "no newline\n[The command ended with exit code 0.]\n")),
-    (r"printf 'a\0b\377c\n'", Expect::Ends(End::Code(0), "ab\u{fffd}c\n[The command ended with exit code 0.]\n")),
-    (r"printf '1%%\r50%%\r100%%\n'", Expect::Ends(End::Code(0), "100%\n[The command ended with exit code 0.]\n")),
+    (
+        "printf 'no newline'",
+        Expect::Ends(End::Code(0), "no newline\n[The command ended with exit code 0.]\n"),
+    ),
+    (
+        r"printf 'a\0b\377c\n'",
+        Expect::Ends(End::Code(0), "ab\u{fffd}c\n[The command ended with exit code 0.]\n"),
+    ),
+    (
+        r"printf '1%%\r50%%\r100%%\n'",
+        Expect::Ends(End::Code(0), "100%\n[The command ended with exit code 0.]\n"),
+    ),
     ("head -c 300000 /dev/urandom", Expect::Has(End::Code(0), "[The command ended with exit code 0.]\n")),
     (
         "mkdir gone; cd gone; rmdir ../gone; echo still here",
         Expect::Has(End::Code(0), "still here\n[The command ended with exit code 0.]\n"),
     ),
     ("sleep 302.7 & echo started", Expect::Has(End::Code(0), "Left running:")),
-    ("setsid sleep 302.7 >/dev/null 2>&1 & echo started", Expect::Has(End::Code(0), "They end with the session.")),
+    (
+        "setsid sleep 302.7 >/dev/null 2>&1 & echo started",
+        Expect::Has(End::Code(0), "They end with the session."),
+    ),
     ("exec >&- 2>&-; sleep 302.7", Expect::GoesOn),
     ("trap '' TERM INT HUP; while :; do sleep 0.01; done", Expect::GoesOn),
     ("trap '' TERM; sleep 302.7", Expect::GoesOn),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use open_agent_builtins::core_tools;
 use open_agent_engine::TaskSet;
-use open_agent_model::{CallId, Change, Env, RawJson, ResultBlock, Timestamp};
+use open_agent_model::{Access, CallId, Change, Env, RawJson, ResultBlock, Timestamp};
 use open_agent_sandbox::{PlainFiles, PlainRunner, REMOVED_VARIABLES};
 use open_agent_tool::{Clock, CxParts, Ports, SessionState, ToolCx, ToolError, ToolOutput, ToolSet};
 use serde_json::Value;
@@ -105,6 +105,11 @@ impl World {
     /// Runs a call and applies its changes.
     pub(crate) async fn call(&self, tool: &str, input: Value) -> Result<ToolOutput, ToolError> {
         let output = self.call_only(tool, input).await?;
+        self.apply(&output);
+        Ok(output)
+    }
+
+    fn apply(&self, output: &ToolOutput) {
         let mut state = self.state.lock().unwrap();
         for change in &output.changes {
             match change {
@@ -115,7 +120,32 @@ impl World {
                 _ => {}
             }
         }
-        Ok(output)
+    }
+
+    /// Prepares a call, does `meanwhile`, and runs it, unless something that it names lies outside of the project: such a
+    /// call no policy would let run.
+    pub(crate) async fn within_project(
+        &self,
+        tool: &str,
+        input: &Value,
+        meanwhile: impl FnOnce(),
+    ) -> Option<Result<ToolOutput, ToolError>> {
+        let cx = self.cx();
+        let tool = Arc::clone(self.tools.get(tool).unwrap());
+        let prepared = tool.prepare(&RawJson::of(input).unwrap(), &cx).unwrap();
+        let is_inside = |access: &Access| match access {
+            Access::Read(path) | Access::Write(path) => path.starts_with(&self.root),
+            _ => false,
+        };
+        if !prepared.access().iter().all(is_inside) {
+            return None;
+        }
+        meanwhile();
+        let output = prepared.run(cx).await;
+        if let Ok(output) = &output {
+            self.apply(output);
+        }
+        Some(output)
     }
 
     pub(crate) async fn call_only(&self, tool: &str, input: Value) -> Result<ToolOutput, ToolError> {

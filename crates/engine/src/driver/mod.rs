@@ -7,13 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use open_agent_model::{
-    Answer, AskId, Block, CallId, Change, Cost, Message, MessageId, Prefix, ProviderError, QueueId, Role, RunId,
-    SessionId,
-    Timestamp,
+    Answer, AskId, Block, CallId, Change, Cost, Message, MessageId, Prefix, ProviderError, QueueId, Role,
+    RunId, SessionId, Timestamp,
 };
 use open_agent_session::{
-    Durability, Log, ModelSettings, Moved, Notice, NoticeKind, Origin, RunStarted, SessionEntry, SessionStarted,
-    SessionWriter, UserMessage,
+    Durability, Log, ModelSettings, Moved, Notice, NoticeKind, Origin, RunStarted, SessionEntry,
+    SessionStarted, SessionWriter, UserMessage,
 };
 use open_agent_tool::{PreparedCall, ToolSet};
 use tokio::time::Instant;

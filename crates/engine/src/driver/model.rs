@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use open_agent_model::{
-    Assembled, Assembler, Block, Cost, CostSource, Message, MessageId, ModelEvent, ModelRequest, ModelStream, Open,
-    Price, Provider, ProviderError, ProviderErrorKind, Role, StopReason, ToolChoice, ToolUseId, Usage,
+    Assembled, Assembler, Block, Cost, CostSource, Message, MessageId, ModelEvent, ModelRequest, ModelStream,
+    Open, Price, Provider, ProviderError, ProviderErrorKind, Role, StopReason, ToolChoice, ToolUseId, Usage,
 };
 use open_agent_session::{Durability, ModelDone, ModelFailed, Notice, NoticeKind, SessionEntry};
 use tokio::time::Instant;
 
 use super::fit;
 use super::tell::Teller;
-use super::{Driver, next_letter};
 use super::tokens::{billed, estimate, guessed, truncation};
+use super::{Driver, next_letter};
 use crate::machine::{Failed, FailureFacts};
 use crate::{AgentEvent, AnswerStarted, BlockDelta, BlockKind, BlockStarted, DeltaKind, EngineError};
 

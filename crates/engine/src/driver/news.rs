@@ -56,7 +56,8 @@ impl Driver {
         let now = self.snapshot();
         let offered = self.machine.offered_tools();
         let is_new = |spec: &ToolSpec| !offered.contains(&spec.name);
-        let added: Vec<ToolSpec> = now.iter().map(|tool| tool.spec()).filter(|s| is_new(s)).cloned().collect();
+        let added: Vec<ToolSpec> =
+            now.iter().map(|tool| tool.spec()).filter(|s| is_new(s)).cloned().collect();
         let removed: Vec<String> = offered.iter().filter(|name| now.get(name).is_none()).cloned().collect();
         if added.is_empty() && removed.is_empty() {
             return Vec::new();
@@ -97,7 +98,8 @@ fn tools_note(added: &[ToolSpec], removed: &[String]) -> String {
         parts.push(format!("These tools were added: {}", each.join("; ")));
     }
     if !removed.is_empty() {
-        parts.push(format!("These tools were removed and cannot be called any more: {}.", removed.join(", ")));
+        parts
+            .push(format!("These tools were removed and cannot be called any more: {}.", removed.join(", ")));
     }
     parts.join(" ")
 }

@@ -1,8 +1,6 @@
 //! One tool call as the log tells it, and what is true of it when it is closed without a result of its own.
 
-use open_agent_model::{
-    Access, Answer, AskId, CallId, Effect, Outcome, Question, RawJson, ToolUse,
-};
+use open_agent_model::{Access, Answer, AskId, CallId, Effect, Outcome, Question, RawJson, ToolUse};
 use open_agent_session::{Done, Ruled, SessionEntry};
 
 use crate::scheduler::{CallPhase, CallView};
@@ -140,7 +138,9 @@ impl Call {
         let words = why.words();
         let interrupted = why == Closing::Interrupt;
         let (outcome, text) = match &self.state {
-            CallState::Lost | CallState::Started if self.effect() == Effect::Unsafe => (Outcome::Lost, LOST.to_owned()),
+            CallState::Lost | CallState::Started if self.effect() == Effect::Unsafe => {
+                (Outcome::Lost, LOST.to_owned())
+            }
             CallState::Refused(outcome, reason) => (*outcome, reason.clone()),
             CallState::Waiting(..) => {
                 let outcome = if interrupted { Outcome::Interrupted } else { Outcome::Closed };

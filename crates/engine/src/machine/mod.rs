@@ -289,7 +289,8 @@ impl Machine {
     #[must_use]
     pub fn has_next_run(&self) -> bool {
         let last = self.run.as_ref().and_then(|run| run.ended.as_ref());
-        let may_go_on = self.open_run().is_none() && last.is_none_or(|ended| queue::goes_on_after(ended.status));
+        let may_go_on =
+            self.open_run().is_none() && last.is_none_or(|ended| queue::goes_on_after(ended.status));
         may_go_on && !self.queue.all().is_empty()
     }
 

@@ -4,9 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use open_agent_model::{
-    Block, Message, MessageId, ProviderError, Role, RunStatus, StopReason, Timestamp,
-};
+use open_agent_model::{Block, Message, MessageId, ProviderError, Role, RunStatus, StopReason, Timestamp};
 use open_agent_session::{Failure, Origin, Retry, SessionEntry, UserMessage};
 
 use super::{Closing, Machine, RunFold, RunPhase, Step};

@@ -24,7 +24,8 @@ async fn events(script: impl IntoIterator<Item = Reply>, policy: Option<Policy>)
 }
 
 fn frames(events: &[Envelope], detail: Detail) -> String {
-    let setup = ClaudeSetup { detail, api_key_source: "none".into(), version: "1.2.3".into(), session_folder: None };
+    let setup =
+        ClaudeSetup { detail, api_key_source: "none".into(), version: "1.2.3".into(), session_folder: None };
     let mut frames = ClaudeFrames::new(session(), setup);
     let mut out = Vec::new();
     for event in events {

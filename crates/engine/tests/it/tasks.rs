@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use open_agent_engine::wire::claude::{ClaudeFrames, ClaudeSetup};
 use open_agent_engine::{AgentEvent, Envelope, EventSink, replay};
 use open_agent_model::scripted::{Reply, Scripted};
-use open_agent_model::{Block, CallId, ModelRequest, Role, Seq, StopReason, TaskEnd, TaskOutcome, TaskId, TaskKind};
+use open_agent_model::{
+    Block, CallId, ModelRequest, Role, Seq, StopReason, TaskEnd, TaskId, TaskKind, TaskOutcome,
+};
 use open_agent_session::{RunLimits, SessionEntry, Stored};
 use open_agent_tool::{TaskSpec, ToolSet, ToolSource, tool_fn};
 use tokio::sync::oneshot;
@@ -161,7 +163,8 @@ async fn what_ended_with_its_agent_is_told_by_the_next_one() {
     let requests = second.model.requests();
     assert!(notes(&requests[0])[0].contains("ended with the program that had started it"));
     assert_eq!(notes(&requests[1]).len(), 1, "once");
-    let ended = log_of(&second).await.into_iter().filter(|r| matches!(r.entry, SessionEntry::BackgroundEnded(_)));
+    let ended =
+        log_of(&second).await.into_iter().filter(|r| matches!(r.entry, SessionEntry::BackgroundEnded(_)));
     assert_eq!(ended.count(), 1);
 }
 

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use open_agent_engine::{
-    AgentBudget, BudgetScope, Driver, Envelope, EventSink, EventStream, FixedSection, Host, Identity, Progress,
-    RetryConfig, RunFold, RunSpec, SystemClock, TaskSet,
+    AgentBudget, BudgetScope, Driver, Envelope, EventSink, EventStream, FixedSection, Host, Identity,
+    Progress, RetryConfig, RunFold, RunSpec, SystemClock, TaskSet,
 };
 use open_agent_model::scripted::Scripted;
 use open_agent_model::{

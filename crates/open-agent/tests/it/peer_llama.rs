@@ -149,7 +149,9 @@ async fn peer_llama_says_when_its_window_is_full_through_both_apis() {
         let kinds: Vec<ProviderErrorKind> = events
             .iter()
             .filter_map(|e| match e {
-                AgentEvent::ModelFailed(failed) => failed.error.as_ref().and_then(|e| e.kind.known().copied()),
+                AgentEvent::ModelFailed(failed) => {
+                    failed.error.as_ref().and_then(|e| e.kind.known().copied())
+                }
                 _ => None,
             })
             .collect();

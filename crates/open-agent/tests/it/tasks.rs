@@ -5,7 +5,8 @@ use std::path::Path;
 use open_agent::session::NoticeKind;
 use open_agent::testing::{Reply, Scripted};
 use open_agent::{
-    Agent, AgentBuilder, AgentError, AgentEvent, Env, PermissionMode, RunStatus, SessionId, TaskEnd, TaskOutcome, TaskKind,
+    Agent, AgentBuilder, AgentError, AgentEvent, Env, PermissionMode, RunStatus, SessionId, TaskEnd,
+    TaskKind, TaskOutcome,
 };
 
 fn builder(model: &Scripted, folder: &Path) -> AgentBuilder {
@@ -62,7 +63,10 @@ async fn tasks_are_listed_read_and_stopped() {
     let tasks = agent.tasks();
     let [sleeps, exits] = tasks.as_slice() else { panic!("{tasks:?}") };
     assert_eq!((sleeps.task.id.as_str(), exits.task.id.as_str()), ("bash_0_0", "bash_1_0"));
-    assert_eq!((sleeps.task.kind.clone(), sleeps.task.description.as_str()), (TaskKind::Bash.into(), "echo hi; sleep 300"));
+    assert_eq!(
+        (sleeps.task.kind.clone(), sleeps.task.description.as_str()),
+        (TaskKind::Bash.into(), "echo hi; sleep 300")
+    );
     assert_eq!((sleeps.end.clone(), exits.end.clone()), (None, Some(TaskEnd::of_process(Some(4), None))));
     until(|| std::fs::read_to_string(&sleeps.output_file).unwrap() == "hi\n").await;
     for _ in 0..2 {

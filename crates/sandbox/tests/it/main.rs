@@ -3,4 +3,6 @@
 #![cfg(test)]
 
 mod files;
+mod limits;
+mod orphans;
 mod runner;

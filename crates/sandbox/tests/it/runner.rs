@@ -1,6 +1,5 @@
 //! `PlainRunner`: nothing that was started outlives what started it.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use open_agent_model::Env;
@@ -9,7 +8,7 @@ use open_agent_testkit::cases;
 use open_agent_tool::{CommandRunner, CommandSpec, Exit, Running};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
-fn runner() -> PlainRunner {
+pub(crate) fn runner() -> PlainRunner {
     let path = std::env::var("PATH").unwrap();
     let env: Env = [("PATH", path.as_str()), ("OPENAI_API_KEY", "sk-canary"), ("GREETING", "hello")]
         .map(|(k, v)| (k.to_owned(), v.to_owned()))
@@ -18,13 +17,8 @@ fn runner() -> PlainRunner {
     PlainRunner::new(&env, REMOVED_VARIABLES)
 }
 
-fn sh(script: &str) -> CommandSpec {
-    CommandSpec {
-        program: "sh".into(),
-        args: vec!["-c".into(), script.into()],
-        cwd: "/".into(),
-        env: BTreeMap::new(),
-    }
+pub(crate) fn sh(script: &str) -> CommandSpec {
+    CommandSpec { args: vec!["-c".into(), script.into()], ..CommandSpec::new("sh", "/") }
 }
 
 async fn output(runner: &PlainRunner, script: &str) -> String {
@@ -35,7 +29,7 @@ async fn output(runner: &PlainRunner, script: &str) -> String {
 }
 
 /// Reads the numbers of `n` processes that the script prints, one a line.
-async fn pids(running: &mut dyn Running, n: usize) -> Vec<u32> {
+pub(crate) async fn pids(running: &mut dyn Running, n: usize) -> Vec<u32> {
     let mut lines = BufReader::new(running.stdout().unwrap()).lines();
     let mut pids = Vec::new();
     while pids.len() < n {
@@ -44,13 +38,13 @@ async fn pids(running: &mut dyn Running, n: usize) -> Vec<u32> {
     pids
 }
 
-fn runs(pid: u32) -> bool {
+pub(crate) fn runs(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
 /// Waits for the end of processes that have been killed. If one of them lives on, this never returns.
-fn assert_gone(pids: &[u32]) {
+pub(crate) fn assert_gone(pids: &[u32]) {
     println!("waiting for the end of {pids:?}");
     while pids.iter().any(|pid| runs(*pid)) {
         std::thread::yield_now();
@@ -58,7 +52,7 @@ fn assert_gone(pids: &[u32]) {
 }
 
 /// The main process, a child, a grandchild whose parent is gone, one in a session of its own, and one that dropped the environment too.
-const FAMILY: &str = r#"
+pub(crate) const FAMILY: &str = r#"
 echo $$
 trap '' TERM
 sleep 300 & echo $!
@@ -78,10 +72,10 @@ async fn streams_and_exit_codes() {
     assert_eq!((out.as_str(), err.as_str()), ("out\n", "err\n"));
     assert!(running.stdout().is_none());
     let exit = running.wait().await.unwrap();
-    assert_eq!(exit, Exit { code: Some(7), signal: None });
+    assert_eq!(exit, Exit { code: Some(7), ..Exit::default() });
     assert_eq!(running.wait().await.unwrap(), exit, "a second time too");
     let mut running = runner.spawn(sh("kill -9 $$")).await.unwrap();
-    assert_eq!(running.wait().await.unwrap(), Exit { code: None, signal: Some(9) });
+    assert_eq!(running.wait().await.unwrap(), Exit { signal: Some(9), ..Exit::default() });
 }
 
 #[tokio::test]

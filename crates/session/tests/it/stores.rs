@@ -127,7 +127,8 @@ async fn json_over_several_lines_is_the_same_now_and_when_read_again() {
     let root = tempfile::tempdir().unwrap();
     let store = JsonlStore::new(root.path());
     let (mut writer, _) = open(&store).await.unwrap();
-    let mut done = Done::without_result(CallId { turn: 0, index: 0 }, open_agent_model::Outcome::Error, "text");
+    let mut done =
+        Done::without_result(CallId { turn: 0, index: 0 }, open_agent_model::Outcome::Error, "text");
     done.details = Some(RawJson::parse("{\n  \"a\": 1\n}").unwrap());
     let entry = SessionEntry::Done(done);
     let written = writer.append(vec![entry], Timestamp(2), Durability::Written).await.unwrap();

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use open_agent_model::{CallId, Change, TaskEnd, TaskOutcome, TaskKind};
+use open_agent_model::{CallId, Change, TaskEnd, TaskKind, TaskOutcome};
 use open_agent_tool::{
-    Descendant, Exit, Files, Running, TaskSpec, ToolCx, ToolError, ToolErrorKind, ToolOutput,
+    Descendant, Exit, Files, LimitHit, Running, TaskSpec, ToolCx, ToolError, ToolErrorKind, ToolOutput,
 };
 use serde::Serialize;
 use tokio::time::{Instant, sleep_until};
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::clean::clean;
 use super::output::{Reports, Side, incomplete};
-use super::{DRAIN, Pipes, Place, left_note, read_some};
+use super::process::{self, DRAIN, Pipes, Place, left_note, read_some};
 
 const DEFAULT_MS: u64 = 1_800_000;
 const MAX_MS: u64 = 7_200_000;
@@ -52,7 +52,8 @@ pub(super) async fn start(
     if cx.cancel().is_cancelled() {
         return Err(interrupted());
     }
-    let mut running = super::start(cx, &place.folder, &command).await?;
+    let limit = Duration::from_millis(timeout.unwrap_or(DEFAULT_MS).min(MAX_MS));
+    let mut running = process::start(cx, &place.folder, &command, limit).await?;
     if cx.cancel().is_cancelled() {
         running.kill().await;
         return Err(interrupted());
@@ -63,7 +64,6 @@ pub(super) async fn start(
         log: Log::new(file, MAX_FILE),
         files: Arc::clone(&cx.ports().files),
         call,
-        limit: Duration::from_millis(timeout.unwrap_or(DEFAULT_MS).min(MAX_MS)),
     };
     let spec = TaskSpec { kind: TaskKind::Bash, description: command, call, output_file: path.clone() };
     let task = cx.tasks().start(spec, Box::new(move |stop| Box::pin(work.run(stop))))?;
@@ -102,7 +102,6 @@ struct Work {
     log: Log,
     files: Arc<dyn Files>,
     call: CallId,
-    limit: Duration,
 }
 
 impl Work {
@@ -122,41 +121,35 @@ impl Work {
 
     /// Writes down what the command writes until it has ended, its time is up or it is stopped.
     async fn attend(&mut self, stop: &CancellationToken) -> TaskEnd {
-        let deadline = Instant::now() + self.limit;
         let mut ended: Option<(TaskEnd, Instant)> = None;
         let (mut out, mut err) = (vec![0; 64 * 1024], vec![0; 16 * 1024]);
         loop {
+            let drained = ended.as_ref().map(|(_, until)| *until);
             if let Some((end, until)) = ended.clone()
                 && (self.pipes.are_closed() || Instant::now() >= until)
             {
                 return end;
             }
-            let until = ended.as_ref().map_or(deadline, |(_, until)| *until);
-            let partial = self.log.held_since.map_or(deadline, |since| since + PATIENCE);
-            let end = tokio::select! {
-                n = read_some(&mut self.pipes.stdout, &mut out) => {
-                    self.log.push(Side::Out, &out[..n]).await;
-                    continue;
-                }
-                n = read_some(&mut self.pipes.stderr, &mut err) => {
-                    self.log.push(Side::Err, &err[..n]).await;
-                    continue;
-                }
+            let partial = self.log.held_since.map(|since| since + PATIENCE);
+            tokio::select! {
+                n = read_some(&mut self.pipes.stdout, &mut out) => self.log.push(Side::Out, &out[..n]).await,
+                n = read_some(&mut self.pipes.stderr, &mut err) => self.log.push(Side::Err, &err[..n]).await,
                 exit = self.running.wait(), if ended.is_none() => {
-                    let Exit { code, signal } = exit.unwrap_or(Exit { code: None, signal: None });
-                    ended = Some((TaskEnd::of_process(code, signal), Instant::now() + DRAIN));
-                    continue;
+                    let Exit { code, signal, limit } = exit.unwrap_or_default();
+                    let end = match limit {
+                        Some(LimitHit::Time) => TaskEnd::of(TaskOutcome::TimedOut),
+                        _ => TaskEnd::of_process(code, signal),
+                    };
+                    ended = Some((end, Instant::now() + DRAIN));
                 }
-                () = sleep_until(partial), if self.log.held_since.is_some() => {
+                () = sleep_until(partial.unwrap_or_else(Instant::now)), if partial.is_some() => {
                     self.log.show_partial().await;
-                    continue;
                 }
-                () = sleep_until(until) => TaskEnd::of(TaskOutcome::TimedOut),
-                () = stop.cancelled(), if ended.is_none() => TaskEnd::of(TaskOutcome::Stopped),
-            };
-            if ended.is_none() {
-                self.running.kill().await;
-                ended = Some((end, Instant::now() + DRAIN));
+                () = sleep_until(drained.unwrap_or_else(Instant::now)), if drained.is_some() => {}
+                () = stop.cancelled(), if ended.is_none() => {
+                    self.running.kill().await;
+                    ended = Some((TaskEnd::of(TaskOutcome::Stopped), Instant::now() + DRAIN));
+                }
             }
         }
     }

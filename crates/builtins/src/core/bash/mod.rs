@@ -3,25 +3,24 @@
 mod background;
 mod clean;
 mod output;
+mod process;
 mod shell;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use open_agent_model::{Access, CallId, Change};
-use open_agent_tool::{Descendant, Exit, Files, PortError, Running, Tool, ToolCx, ToolError, ToolOutput};
+use open_agent_model::{Access, Change};
+use open_agent_tool::{Descendant, Exit, LimitHit, PathKind, Running, Tool, ToolCx, ToolError, ToolOutput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
-use self::output::{Output, Side, copy_rest};
-use crate::bounds::{cut_line, head_and_tail};
+use self::output::{Output, Side};
+use self::process::{DRAIN, Pipes, Place, left_note, read_some, start};
+use crate::bounds::head_and_tail;
 
 const DEFAULT_MS: u64 = 120_000;
 const MAX_MS: u64 = 600_000;
-/// Who holds the pipes once the command has ended gets this long to write what is already on its way.
-const DRAIN: Duration = Duration::from_millis(150);
 /// A line of progress at most this often.
 const PROGRESS: Duration = Duration::from_millis(500);
 /// As much of an output is kept for user interfaces.
@@ -93,10 +92,10 @@ impl Tool for Bash {
             return background::start(cx, place, input.command, input.timeout).await;
         }
         let limit = Duration::from_millis(input.timeout.unwrap_or(DEFAULT_MS).min(MAX_MS));
-        let mut running = start(cx, &place.folder, &input.command).await?;
+        let mut running = start(cx, &place.folder, &input.command, limit).await?;
         let mut output = Output::new(cx.clone());
         let mut pipes = Pipes::of(&mut *running);
-        let end = attend(cx, &mut *running, &mut pipes, (&mut output, limit)).await;
+        let end = attend(cx, &mut *running, &mut pipes, &mut output).await;
         let left = if end.was_killed() { Vec::new() } else { running.leave().await };
         let is_lowered = input.timeout.is_some_and(|asked| asked > MAX_MS);
         let mut report = Report { limit, is_lowered, end, left, left_output: None };
@@ -104,44 +103,6 @@ impl Tool for Bash {
             report.left_output = pipes.hand_over(cx.files(), cx.call()).await;
         }
         Ok(report.finish(cx, place, output.finish().await))
-    }
-}
-
-/// Where a command runs.
-struct Place {
-    folder: PathBuf,
-    note: Option<String>,
-}
-
-impl Place {
-    fn find(cx: &ToolCx) -> Result<Self, ToolError> {
-        let Err(error) = cx.files().walk_root(cx.cwd()) else {
-            return Ok(Self { folder: cx.cwd().to_owned(), note: None });
-        };
-        match cx.files().walk_root(cx.root()) {
-            Ok(folder) => {
-                let note = format!(
-                    "The working folder {} is gone, so the command ran in {}, which is the working folder now.",
-                    cx.cwd().display(),
-                    folder.display()
-                );
-                Ok(Self { folder, note: Some(note) })
-            }
-            Err(_) => Err(error.into()),
-        }
-    }
-}
-
-async fn start(cx: &ToolCx, folder: &Path, command: &str) -> Result<Box<dyn Running>, ToolError> {
-    match cx.runner().spawn(shell::bash(folder, command)).await {
-        Err(PortError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-            Ok(cx.runner().spawn(shell::sh(folder, command)).await?)
-        }
-        Err(PortError::Io { source, .. }) if source.kind() == std::io::ErrorKind::ArgumentListTooLong => {
-            Err(ToolError::bad_input("the command is too long for a shell: write it to a file and run that")
-                .with_source(source))
-        }
-        started => Ok(started?),
     }
 }
 
@@ -154,96 +115,43 @@ enum End {
 }
 
 impl End {
+    fn of(exit: Exit) -> Self {
+        match exit.limit {
+            Some(LimitHit::Time) => Self::TimedOut,
+            _ => Self::Exited(exit),
+        }
+    }
+
     fn was_killed(self) -> bool {
         matches!(self, Self::TimedOut | Self::Interrupted)
     }
 }
 
-type Pipe = Box<dyn AsyncRead + Send + Unpin>;
-
-/// What a command writes to; `None` once it is closed.
-struct Pipes {
-    stdout: Option<Pipe>,
-    stderr: Option<Pipe>,
-}
-
-impl Pipes {
-    fn of(running: &mut dyn Running) -> Self {
-        Self { stdout: running.stdout(), stderr: running.stderr() }
-    }
-
-    fn are_closed(&self) -> bool {
-        self.stdout.is_none() && self.stderr.is_none()
-    }
-
-    /// Goes on reading for those who were left running: without a reader their next line would kill them.
-    async fn hand_over(self, files: &dyn Files, call: CallId) -> Option<PathBuf> {
-        if self.are_closed() {
-            return None;
-        }
-        let name = format!("bash-{}-{}-left-running.txt", call.turn, call.index);
-        let (path, file) = files.scratch(&name).await.ok()?;
-        tokio::spawn(copy_rest(self.stdout, self.stderr, file));
-        Some(path)
-    }
-}
-
-async fn read_some(pipe: &mut Option<Pipe>, buffer: &mut [u8]) -> usize {
-    match pipe {
-        Some(open) => {
-            let n = open.read(buffer).await.unwrap_or(0);
-            if n == 0 {
-                *pipe = None;
-            }
-            n
-        }
-        None => std::future::pending().await,
-    }
-}
-
-/// Reads what the command writes until it has ended, its time is up or the run is interrupted.
-async fn attend(
-    cx: &ToolCx,
-    running: &mut dyn Running,
-    pipes: &mut Pipes,
-    (output, limit): (&mut Output, Duration),
-) -> End {
-    let deadline = Instant::now() + limit;
+/// Reads what the command writes until it has ended, which the runner sees to in time, or the run is interrupted.
+async fn attend(cx: &ToolCx, running: &mut dyn Running, pipes: &mut Pipes, output: &mut Output) -> End {
     let mut ended: Option<(End, Instant)> = None;
     let (mut out, mut err) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
     let mut tick = interval_at(Instant::now() + PROGRESS, PROGRESS);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
+        let drained = ended.map(|(_, until)| until);
         if let Some((end, until)) = ended
             && (pipes.are_closed() || Instant::now() >= until)
         {
             return end;
         }
-        let until = ended.map_or(deadline, |(_, until)| until);
-        let stop = tokio::select! {
-            n = read_some(&mut pipes.stdout, &mut out) => {
-                output.push(Side::Out, &out[..n]).await;
-                continue;
-            }
-            n = read_some(&mut pipes.stderr, &mut err) => {
-                output.push(Side::Err, &err[..n]).await;
-                continue;
-            }
+        tokio::select! {
+            n = read_some(&mut pipes.stdout, &mut out) => output.push(Side::Out, &out[..n]).await,
+            n = read_some(&mut pipes.stderr, &mut err) => output.push(Side::Err, &err[..n]).await,
             exit = running.wait(), if ended.is_none() => {
-                let exit = exit.unwrap_or(Exit { code: None, signal: None });
-                ended = Some((End::Exited(exit), Instant::now() + DRAIN));
-                continue;
+                ended = Some((End::of(exit.unwrap_or_default()), Instant::now() + DRAIN));
             }
-            _ = tick.tick(), if ended.is_none() => {
-                output.tell_progress();
-                continue;
+            _ = tick.tick(), if ended.is_none() => output.tell_progress(),
+            () = cx.cancel().cancelled(), if ended.is_none() => {
+                running.kill().await;
+                ended = Some((End::Interrupted, Instant::now() + DRAIN));
             }
-            () = sleep_until(until) => End::TimedOut,
-            () = cx.cancel().cancelled(), if ended.is_none() => End::Interrupted,
-        };
-        if ended.is_none() {
-            running.kill().await;
-            ended = Some((stop, Instant::now() + DRAIN));
+            () = sleep_until(drained.unwrap_or_else(Instant::now)), if drained.is_some() => {}
         }
     }
 }
@@ -287,7 +195,7 @@ impl Report {
             notes.insert(0, format!("[The output with what was left out or overwritten: {all}.]"));
         }
         let text = if notes.is_empty() { cut } else { join(&cut, &notes.join("\n")) };
-        let exit = if let End::Exited(exit) = self.end { exit } else { Exit { code: None, signal: None } };
+        let exit = if let End::Exited(exit) = self.end { exit } else { Exit::default() };
         let details = Details {
             stdout: middle_out(&output.stdout),
             stderr: middle_out(&output.stderr),
@@ -326,37 +234,24 @@ impl Report {
     }
 }
 
-/// Says what a command left running.
-fn left_note(left: &[Descendant], output: Option<&Path>) -> Option<String> {
-    if left.is_empty() {
-        return None;
-    }
-    let list: Vec<String> =
-        left.iter().take(10).map(|d| format!("{} ({})", d.pid, cut_line(&d.command, 100))).collect();
-    let mut note = format!("Left running: {}. They end with the session.", list.join(", "));
-    if let Some(path) = output {
-        note.push_str(&format!(" What they write from now on goes to {}.", path.display()));
-    }
-    Some(note)
-}
-
 /// The folder that the shell ended in, if it is another one and may be kept.
 fn new_folder(cx: &ToolCx, before: &Path, reported: &str) -> Result<Option<PathBuf>, String> {
     let reset =
         |why: &str| Err(format!("The shell's folder was reset to {}: {reported} {why}.", before.display()));
-    let Ok(folder) = cx.files().resolve(before, Path::new(reported)) else {
+    let Ok(folder) = cx.files().locate(before, Path::new(reported)) else {
         return reset("cannot be resolved");
     };
-    if folder == before {
+    if folder.path() == before {
         return Ok(None);
     }
-    let root = cx.files().walk_root(cx.root()).unwrap_or_else(|_| cx.root().to_owned());
-    if !folder.starts_with(&root) {
+    let root = cx.files().locate(cx.root(), Path::new("."));
+    let root = root.as_ref().map_or(cx.root(), |root| root.path());
+    if !folder.path().starts_with(root) {
         return reset("is outside of the project");
     }
-    match cx.files().walk_root(&folder) {
-        Ok(folder) => Ok(Some(folder)),
-        Err(_) => reset("is gone"),
+    match folder.kind() {
+        PathKind::Folder => Ok(Some(folder.path().to_owned())),
+        _ => reset("is gone"),
     }
 }
 

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use open_agent_tool::ToolCx;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::Pipe;
 use super::clean::clean;
 use super::shell::{EDGE, REPORT};
 use crate::bounds::{HALF, MAX_CHARS, cut_line};
@@ -23,6 +22,9 @@ const BLOCK: usize = 512 * 1024;
 const MAX_SPILL: u64 = 1024 * 1024 * 1024;
 /// A report is not longer: paths are not.
 const MAX_REPORT: usize = 8 * 1024;
+
+/// An end of a pipe that a command writes to.
+pub(super) type Pipe = Box<dyn AsyncRead + Send + Unpin>;
 
 /// Which stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,6 @@
 //! `kill` or the command's own trap keeps the end from being told, and `builtin cd` the change. A report goes to a copy
 //! of standard error, which the command's own redirections do not reach, between two bytes that text does not have.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use open_agent_tool::CommandSpec;
@@ -73,9 +72,8 @@ fn spec(program: &str, script: &str, folder: &Path, command: &str) -> CommandSpe
         ("TERM", "dumb"),
     ];
     CommandSpec {
-        program: program.into(),
         args: vec!["-c".into(), script.into(), program.into(), command.into()],
-        cwd: folder.to_owned(),
-        env: env.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect::<BTreeMap<_, _>>(),
+        env: env.into_iter().map(|(k, v)| (k.into(), v.into())).collect(),
+        ..CommandSpec::new(program, folder)
     }
 }

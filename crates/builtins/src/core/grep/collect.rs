@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use super::input::{MAX_HELD, MAX_SEARCHED};
 use crate::bounds::count;
 use crate::walk::WITHOUT_RULES;
 
@@ -81,14 +82,14 @@ impl Collected {
             notes.push(format!(
                 "{} searched in part: of a line, no more than the first {} MB",
                 count(self.long_lines, "file"),
-                super::search::MAX_SEARCHED / 1024 / 1024
+                MAX_SEARCHED / 1024 / 1024
             ));
         }
         if self.huge > 0 {
             notes.push(format!(
                 "{} left out: with multiline, a file of more than {} MB",
                 count(self.huge, "file"),
-                super::search::MAX_HELD / 1024 / 1024
+                MAX_HELD / 1024 / 1024
             ));
         }
         notes

@@ -2,89 +2,31 @@
 //! was first.
 
 mod collect;
+mod input;
 mod search;
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
-use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use ignore::overrides::{Override, OverrideBuilder};
 use ignore::types::{Types, TypesBuilder};
-use open_agent_model::{Access, Effect};
-use open_agent_tool::{PortError, Tool, ToolCx, ToolError, ToolOutput};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use open_agent_model::Effect;
+use open_agent_tool::{Files, Located, PathKind, Planned, PlannedTool, ToolCx, ToolError, ToolOutput};
+use serde::Serialize;
 
 use self::collect::{Collected, Collector, Record};
+use self::input::{DEFAULT_LIMIT, Input, OutputMode, has_context, matcher, needed};
 use self::search::Search;
 use crate::bounds::{MAX_CHARS, count, head_and_tail};
-use crate::paths::{explain, read_access, resolve, shown};
+use crate::paths::{Lookup, explain, locate, read_access, shown};
 use crate::walk::{Deadline, PATIENCE, Rules, Tally, Walk, with_notes};
-
-const DEFAULT_LIMIT: usize = 250;
-/// Bytes of a pattern that is ready for use, and of what a thread notes about it while it searches: repetitions of
-/// repetitions grow beyond all bounds.
-const MAX_PATTERN: usize = 32 * 1024 * 1024;
-const MAX_STATES: usize = 64 * 1024 * 1024;
-/// The most characters of a line that are shown.
-pub(super) const MAX_LINE: usize = 1_000;
 
 /// Characters of the heading and of the note that says where the next page begins, at most.
 const MAX_HEADING: usize = 300;
 
 pub(super) struct Grep;
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum OutputMode {
-    Content,
-    #[default]
-    FilesWithMatches,
-    Count,
-}
-
-#[derive(Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Input {
-    /// A regular expression (Rust syntax).
-    pattern: String,
-    /// File or folder to search (default: the working folder).
-    path: Option<String>,
-    /// Only files like this: `*.ts`, `!*.min.js`.
-    glob: Option<String>,
-    /// Only files of this type: rust, py, js …
-    r#type: Option<String>,
-    /// Default: files_with_matches.
-    #[serde(default)]
-    output_mode: OutputMode,
-    /// Lines after each match (content).
-    #[serde(rename = "-A")]
-    after: Option<usize>,
-    /// Lines before each match (content).
-    #[serde(rename = "-B")]
-    before: Option<usize>,
-    /// Lines before and after (content).
-    #[serde(rename = "-C", alias = "context")]
-    context: Option<usize>,
-    /// Line numbers (content; default true).
-    #[serde(rename = "-n")]
-    numbers: Option<bool>,
-    /// Ignore case.
-    #[serde(rename = "-i", default)]
-    ignore_case: bool,
-    /// Only the matching parts (content).
-    #[serde(rename = "-o", default)]
-    only_matching: bool,
-    /// `.` matches line ends, and matches may span lines.
-    #[serde(default)]
-    multiline: bool,
-    /// At most this many lines or files (default 250, 0 = all).
-    head_limit: Option<usize>,
-    /// Leave out this many first.
-    #[serde(default)]
-    offset: usize,
-}
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -103,9 +45,10 @@ struct Details<'a> {
     skipped_hidden: usize,
 }
 
-impl Tool for Grep {
+impl PlannedTool for Grep {
     const NAME: &'static str = "Grep";
     type Input = Input;
+    type Plan = (Input, Lookup);
 
     fn description(&self) -> String {
         "Searches file contents for a regular expression, with ripgrep's engine: faster than grep in Bash. Results are \
@@ -114,53 +57,50 @@ impl Tool for Grep {
             .into()
     }
 
-    fn access(&self, input: &Input, cx: &ToolCx) -> Vec<Access> {
-        vec![read_access(cx, input.path.as_deref().unwrap_or("."))]
+    fn plan(&self, input: Input, cx: &ToolCx) -> Planned<Self::Plan> {
+        let path = input.path.as_deref().unwrap_or(".");
+        let at = locate(cx, path);
+        let access = vec![read_access(cx, path, &at)];
+        Planned { access, effect: Effect::ReadOnly, plan: (input, at) }
     }
 
-    fn effect(&self, _: &Input) -> Effect {
-        Effect::ReadOnly
-    }
-
-    async fn call(&self, input: Input, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
-        answer(input, cx, Deadline::new(PATIENCE, cx.cancel())).await
+    async fn call(&self, (input, at): Self::Plan, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
+        answer(input, at?, cx, Deadline::new(PATIENCE, cx.cancel())).await
     }
 }
 
 /// Where to search.
 enum Place {
-    Folder(Box<Plan>),
-    File(PathBuf, File),
+    Folder(Box<Root>),
+    File(Located, File),
 }
 
-async fn answer(input: Input, cx: &ToolCx, deadline: Deadline) -> Result<ToolOutput, ToolError> {
-    let path = resolve(cx, input.path.as_deref().unwrap_or("."))?;
-    let place = match cx.files().walk_root(&path) {
-        Ok(root) => Place::Folder(Box::new(Plan {
-            overrides: overrides(cx, &root, input.glob.as_deref())?,
+async fn answer(input: Input, at: Located, cx: &ToolCx, deadline: Deadline) -> Result<ToolOutput, ToolError> {
+    let place = if at.kind() == PathKind::Folder {
+        Place::Folder(Box::new(Root {
+            overrides: overrides(cx, at.path(), input.glob.as_deref())?,
             types: types(input.r#type.as_deref())?,
-            is_named: root != cx.cwd(),
-            root,
-        })),
-        Err(PortError::WrongKind { .. }) => match cx.files().open(&path).await {
-            Ok(file) => Place::File(path, file),
-            Err(error) => return Err(explain(cx, &path, error)),
-        },
-        Err(error) => return Err(explain(cx, &path, error)),
+            is_named: at.path() != cx.cwd(),
+            files: Arc::clone(&cx.ports().files),
+            at,
+        }))
+    } else {
+        let file = cx.files().open(&at).await.map_err(|error| explain(cx, at.path(), error))?;
+        Place::File(at, file)
     };
-    let collector = Arc::new(Collector::new(search::needed(&input)));
+    let collector = Arc::new(Collector::new(needed(&input)));
     let (asked, watched, into) = (input.clone(), deadline.clone(), Arc::clone(&collector));
     let work = move || {
         // Here, for a large pattern takes its time.
         let search = Search::new(&asked, matcher(&asked)?);
         Ok::<_, ToolError>(match place {
-            Place::Folder(plan) => {
-                let tally = search_folder(&search, &plan, &into, &watched);
-                search.worker(&into, &watched).bring_page();
+            Place::Folder(root) => {
+                let tally = search_folder(&search, &root, &into, &watched);
+                search.worker(&into, &watched).bring_page(|path| root.open(path));
                 tally
             }
-            Place::File(path, file) => {
-                search.file_alone(&path, file, &into, &watched);
+            Place::File(at, file) => {
+                search.file_alone(at.path(), file, &into, &watched);
                 Tally::default()
             }
         })
@@ -171,44 +111,6 @@ async fn answer(input: Input, cx: &ToolCx, deadline: Deadline) -> Result<ToolOut
         tally.set_late();
     }
     Ok(output(cx, &input, collected, &tally))
-}
-
-fn matcher(input: &Input) -> Result<RegexMatcher, ToolError> {
-    let mut builder = RegexMatcherBuilder::new();
-    builder
-        .multi_line(true)
-        .case_insensitive(input.ignore_case)
-        .size_limit(MAX_PATTERN)
-        .dfa_size_limit(MAX_STATES);
-    if input.multiline {
-        builder.dot_matches_new_line(true);
-        if ends_with_cr(input) {
-            builder.crlf(true).line_terminator(None);
-        }
-    } else {
-        builder.line_terminator(Some(b'\n'));
-        if ends_with_cr(input) {
-            builder.crlf(true);
-        }
-    }
-    builder.build(&input.pattern).map_err(|error| {
-        let text = error.to_string();
-        let hint = if text.contains("not allowed in a regex") {
-            "To match across lines, set multiline."
-        } else if text.contains("look-around") || text.contains("backreferences") {
-            "Look-around and back-references are not supported; use grep -P in Bash for those."
-        } else if text.contains("size limit") {
-            "It is too large when it is written out: use smaller repetitions than {1,1000}, or + and *."
-        } else {
-            "Characters such as ( [ { * + ? . | $ ^ \\ that are meant literally need a \\ in front."
-        };
-        ToolError::bad_input(format!("The pattern is no valid regular expression: {text}\n{hint}"))
-    })
-}
-
-/// Whether CR LF ends a line as LF does, so that `$` fits in files of either kind: unless CR is what is searched for.
-fn ends_with_cr(input: &Input) -> bool {
-    !["\\r", "\r", "\\x0d", "\\x0D"].iter().any(|cr| input.pattern.contains(cr))
 }
 
 /// As ripgrep's `--glob`: relative to the working folder, and stronger than ignore files.
@@ -242,40 +144,55 @@ fn types(name: Option<&str>) -> Result<Types, ToolError> {
     })
 }
 
-struct Plan {
-    root: PathBuf,
+/// A folder to search.
+struct Root {
+    at: Located,
+    files: Arc<dyn Files>,
     is_named: bool,
     overrides: Override,
     types: Types,
 }
 
-fn search_folder(search: &Search, plan: &Plan, into: &Collector, deadline: &Deadline) -> Tally {
+impl Root {
+    /// Opens a file below it once more.
+    fn open(&self, path: &Path) -> io::Result<File> {
+        let below = path.strip_prefix(self.at.path()).map_err(io::Error::other)?;
+        let (Some(folder), Some(name)) = (below.parent(), below.file_name()) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let folder = self.files.read_dir(&self.at, folder).map_err(io::Error::other)?;
+        folder.open(name).map_err(io::Error::other)
+    }
+}
+
+fn search_folder(search: &Search, root: &Root, into: &Collector, deadline: &Deadline) -> Tally {
     let by = |rules| {
         let walk = Walk {
-            root: &plan.root,
+            files: &*root.files,
+            root: &root.at,
             rules,
             max_depth: None,
-            overrides: plan.overrides.clone(),
-            types: plan.types.clone(),
+            overrides: root.overrides.clone(),
+            types: root.types.clone(),
             deadline,
         };
         walk.run(|| {
             let mut worker = search.worker(into, deadline);
             move |met| match met.is_link() {
-                false => worker.search(met.path),
+                false => worker.search(met),
                 true if met.is_file() => into.link(),
                 true => {}
             }
         })
     };
     let tally = by(Rules::All);
-    if !plan.is_named || into.has_any() || tally.is_late() {
+    if !root.is_named || into.has_any() || tally.is_late() {
         return tally;
     }
     // A folder that was named is meant as it is, where the rules leave nothing of it or nothing that matches.
     let (ignored, hidden) = tally.skipped();
     // With a filter, that nothing was met says nothing of the folder.
-    let is_filtered = !plan.overrides.is_empty() || !plan.types.is_empty();
+    let is_filtered = !root.overrides.is_empty() || !root.types.is_empty();
     if tally.files() == 0 && (ignored, hidden) != (0, 0) && !is_filtered {
         into.begin_again();
         return by(Rules::None);
@@ -316,7 +233,7 @@ fn output(cx: &ToolCx, input: &Input, collected: Collected, tally: &Tally) -> To
                 for record in &hits.records {
                     render(&mut out, name, record, input.numbers.unwrap_or(true));
                 }
-                out.after_file(search::has_context(input));
+                out.after_file(has_context(input));
             }
         }
     }
@@ -458,8 +375,9 @@ mod tests {
     use crate::testing;
 
     async fn grep(cx: &ToolCx, input: serde_json::Value, deadline: Deadline) -> (String, serde_json::Value) {
-        let input = serde_json::from_value(input).unwrap();
-        testing::parts(&answer(input, cx, deadline).await.unwrap())
+        let input: Input = serde_json::from_value(input).unwrap();
+        let at = locate(cx, input.path.as_deref().unwrap_or(".")).unwrap();
+        testing::parts(&answer(input, at, cx, deadline).await.unwrap())
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! One file's search. Owns what a match becomes in each output mode.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::path::Path;
 
 use grep_matcher::{LineTerminator, Matcher};
@@ -11,16 +11,10 @@ use grep_searcher::{
 };
 
 use super::collect::{Collector, Hits, MAX_BYTES, Record};
-use super::{DEFAULT_LIMIT, Input, MAX_LINE, OutputMode};
+use super::input::{Input, MAX_HELD, MAX_LINE, MAX_SEARCHED, OutputMode, ends_with_cr, has_context, needed};
 use crate::bounds::cut_line;
 use crate::text::show;
-use crate::walk::Deadline;
-
-/// The most of a file that is held at once.
-pub(super) const MAX_HELD: usize = 64 * 1024 * 1024;
-
-/// As much of a line is searched: what is held grows by doubling.
-pub(super) const MAX_SEARCHED: usize = MAX_HELD / 2;
+use crate::walk::{Deadline, Met};
 
 /// What to search for, and what to note.
 #[derive(Clone)]
@@ -34,19 +28,6 @@ pub(super) struct Search {
     needed: usize,
     offset: usize,
     end: LineTerminator,
-}
-
-/// Lines of the answer that are needed at most.
-pub(super) fn needed(input: &Input) -> usize {
-    match input.head_limit.unwrap_or(DEFAULT_LIMIT) {
-        0 => usize::MAX,
-        limit => limit.saturating_add(input.offset),
-    }
-}
-
-/// Whether groups of lines are set apart.
-pub(super) fn has_context(input: &Input) -> bool {
-    !input.only_matching && [input.after, input.before, input.context].iter().flatten().any(|n| *n > 0)
 }
 
 impl Search {
@@ -64,11 +45,7 @@ impl Search {
             after: context(input.after),
             needed: needed(input),
             offset: input.offset,
-            end: if super::ends_with_cr(input) {
-                LineTerminator::crlf()
-            } else {
-                LineTerminator::byte(b'\n')
-            },
+            end: if ends_with_cr(input) { LineTerminator::crlf() } else { LineTerminator::byte(b'\n') },
         }
     }
 
@@ -87,8 +64,14 @@ impl Search {
     pub(super) fn file_alone(&self, path: &Path, file: File, collector: &Collector, deadline: &Deadline) {
         let searcher = self.searcher(BinaryDetection::convert(0));
         let mut worker = Worker { searcher, ..self.worker(collector, deadline) };
+        let again = file.try_clone();
         worker.search_file(path, file);
-        worker.bring_page();
+        let mut again = Some(again);
+        worker.bring_page(|_| {
+            let mut file = again.take().unwrap_or_else(|| Err(io::ErrorKind::NotFound.into()))?;
+            file.rewind()?;
+            Ok(file)
+        });
     }
 
     /// How many of a file's first lines are counted only. What lies before the offset is known once all files are, so
@@ -120,12 +103,12 @@ pub(super) struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    pub(super) fn search(&mut self, path: &Path) {
-        if !self.collector.wants(path) {
+    pub(super) fn search(&mut self, met: &Met<'_>) {
+        if !self.collector.wants(met.path) {
             return;
         }
-        match File::open(path) {
-            Ok(file) => self.search_file(path, file),
+        match met.open() {
+            Ok(file) => self.search_file(met.path, file),
             Err(_) => self.collector.unreadable(),
         }
     }
@@ -190,8 +173,9 @@ impl Worker<'_> {
         self.collector.add(path, hits);
     }
 
-    /// Once all lines were counted: fetches the text of those that begin at the offset, as much as can be shown.
-    pub(super) fn bring_page(&mut self) {
+    /// Once all lines were counted: fetches the text of those that begin at the offset, as much as can be shown. `open`
+    /// opens a file once more.
+    pub(super) fn bring_page(&mut self, mut open: impl FnMut(&Path) -> io::Result<File>) {
         if self.search.counted_only() == 0 {
             return;
         }
@@ -202,7 +186,7 @@ impl Worker<'_> {
             if skip >= lines {
                 continue;
             }
-            let Ok(file) = File::open(&path) else {
+            let Ok(file) = open(&path) else {
                 self.collector.unreadable();
                 continue;
             };

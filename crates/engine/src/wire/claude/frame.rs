@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use open_agent_model::{Answer, Cost, Question, QueueId, RawJson, RunId, SessionId, Task, TaskId, ToolUseId, Usage};
+use open_agent_model::{
+    Answer, Cost, Question, QueueId, RawJson, RunId, SessionId, Task, TaskId, ToolUseId, Usage,
+};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use uuid::Uuid;

@@ -11,8 +11,8 @@ use std::collections::hash_map::Entry;
 use std::path::PathBuf;
 
 use open_agent_model::{
-    CallId, Cost, Decision, Layer, Message, ProviderErrorKind, QueueId, RawJson, RunStatus, SessionId, StopReason,
-    Open, Task, TaskKind, TaskOutcome, Timestamp, ToolUseId, Usage,
+    CallId, Cost, Decision, Layer, Message, Open, ProviderErrorKind, QueueId, RawJson, RunStatus, SessionId,
+    StopReason, Task, TaskKind, TaskOutcome, Timestamp, ToolUseId, Usage,
 };
 use open_agent_session::Origin;
 use serde::Serialize;
@@ -132,7 +132,9 @@ impl ClaudeFrames {
                     self.synthetic(seq, &user.message, out);
                 }
             }
-            AgentEvent::MessageQueued(queued) => self.queue_frame("message_queued", seq, vec![queued.id], out),
+            AgentEvent::MessageQueued(queued) => {
+                self.queue_frame("message_queued", seq, vec![queued.id], out)
+            }
             AgentEvent::MessagesDelivered(delivered) => {
                 self.queue_frame("messages_delivered", seq, delivered.ids.clone(), out);
             }

@@ -81,7 +81,9 @@ async fn prompt(options: AgentOptions, text: &str) -> Outcome {
     let (mut failures, mut pieces) = (Vec::new(), 0);
     while let Some(envelope) = run.next().await {
         match envelope.event {
-            AgentEvent::ModelFailed(failed) => failures.extend(failed.error.and_then(|e| e.kind.known().copied())),
+            AgentEvent::ModelFailed(failed) => {
+                failures.extend(failed.error.and_then(|e| e.kind.known().copied()))
+            }
             AgentEvent::BlockDelta(_) => pieces += 1,
             _ => {}
         }
