@@ -115,6 +115,20 @@ fn unknown_fields_are_read_over_and_copied() {
 }
 
 #[test]
+fn fields_may_follow_the_entry() {
+    let known = line(r#"{"v":1,"seq":4,"at":5,"#, r#""entry":{"interrupted":{}},"note":{"entry":{}}}"#);
+    let Decoded::Record(record) = decode(known.as_bytes()) else { panic!("{known}") };
+    assert_eq!(record, Stored::new(Seq(4), Timestamp(5), SessionEntry::Interrupted {}));
+    let skipped = line(r#"{"v":1,"seq":4,"at":5,"#, r#""entry":{"telepathy":{}},"skip":true}"#);
+    let Decoded::Record(record) = decode(skipped.as_bytes()) else { panic!("{skipped}") };
+    let raw = RawJson::parse(r#"{"telepathy":{}}"#).unwrap();
+    assert_eq!((record.skip, record.entry), (true, SessionEntry::Unknown(raw)));
+    // Right checksums around what is no JSON.
+    damaged(line(r#"{"v":1,"seq":+4,"at":5,"#, r#""entry":{"interrupted":{}}}"#).as_bytes());
+    damaged(line(r#"{"v":1,"seq":4,"at":5,"#, r#""entry":{"interrupted":{}}}}"#).as_bytes());
+}
+
+#[test]
 fn a_line_without_checksum_is_no_record() {
     damaged(br#"{"v":1,"seq":4,"at":5,"entry":{"interrupted":{}}}"#);
     damaged(b"hello");
