@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, ValueEnum};
-use open_agent::{BudgetScope, Catalogue, Cost, Effort, PermissionMode, ThinkingMode};
+use open_agent::{BudgetScope, Catalogue, ConfigError, Cost, Effort, PermissionMode, ThinkingMode};
 
 use crate::commands::Command;
 use crate::exit::{Exit, say};
@@ -114,7 +114,7 @@ pub(crate) struct RunArgs {
     pub disallowed_tools: Vec<ToolList>,
 
     /// What runs: default (reads inside the folder) or bypassPermissions (everything)
-    #[arg(long, value_name = "MODE", value_parser = read::<PermissionMode>)]
+    #[arg(long, value_name = "MODE", value_parser = read_mode)]
     pub permission_mode: Option<PermissionMode>,
 
     /// The same as --permission-mode bypassPermissions
@@ -253,6 +253,12 @@ fn contradiction(args: &RunArgs) -> Option<String> {
     }
     (args.include_partial_messages && args.output_format != OutputFormat::StreamJson)
         .then(|| "--include-partial-messages needs --output-format stream-json".to_owned())
+}
+
+/// Reads a permission mode that agents can run in.
+fn read_mode(text: &str) -> Result<PermissionMode, String> {
+    let mode: PermissionMode = read(text)?;
+    if mode.is_available() { Ok(mode) } else { Err(ConfigError::ModeNotAvailable { mode }.to_string()) }
 }
 
 fn read<T: FromStr<Err = String>>(text: &str) -> Result<T, String> {

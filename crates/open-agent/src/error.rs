@@ -72,6 +72,12 @@ pub enum ConfigError {
         "budget_scope is session, but there is no max_budget_usd that it applies to: set one, or leave it out"
     )]
     ScopeWithoutBudget,
+    /// The permission mode is known, but agents cannot run in it yet.
+    #[error("permission mode {:?} is not available yet: use default or bypassPermissions", mode.as_str())]
+    ModeNotAvailable {
+        /// The mode.
+        mode: open_agent_model::PermissionMode,
+    },
     /// A list names a tool that does not exist.
     #[error("there is no tool {name:?}: there are {known}")]
     NoTool {

@@ -133,6 +133,9 @@ impl AgentOptions {
         if empty(&self.model) || empty(&self.fallback_model) {
             return Err(ConfigError::EmptyModel);
         }
+        if !self.permission_mode.is_available() {
+            return Err(ConfigError::ModeNotAvailable { mode: self.permission_mode });
+        }
         if self.stop_sequences.iter().any(|text| text.trim().is_empty()) {
             return Err(ConfigError::EmptyStopSequence);
         }

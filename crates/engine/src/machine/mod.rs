@@ -52,6 +52,8 @@ mod queue;
 mod request;
 mod run;
 mod state;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use background::ended as background_ended;
 pub use call::Call;

@@ -4,6 +4,7 @@
 
 mod claims;
 mod damage;
+mod fixture;
 mod stores;
 
 use std::sync::Arc;

@@ -141,7 +141,7 @@ pub(super) async fn an_error_body_that_stalls(p: &'static Profile) {
     // The head is well within 200 bytes; of the body some words come.
     let reply = Reply::error(500, "api_error", &"some words ".repeat(200)).pace(Pace::Stall(1_000));
     let server = ModelServer::start(Script::new([reply])).unwrap();
-    let config = config(p.name, &server).with_idle_timeout(Duration::from_millis(100));
+    let config = config(p.name, &server).with_idle_timeout(Duration::from_secs(1));
     let error = collect(&*provider(config).unwrap(), hello()).await.unwrap_err();
     assert_eq!((error.kind, error.status), (Kind::Server, Some(500)));
     says(&error, &[p.name, "some words some words"]);
