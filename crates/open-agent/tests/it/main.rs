@@ -7,6 +7,7 @@ mod examples;
 mod options;
 mod peer_llama;
 mod peer_mocks;
+mod ports;
 mod seventh_tool;
 mod silence;
 mod soak;
