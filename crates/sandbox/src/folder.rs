@@ -123,7 +123,7 @@ fn kind(kind: FileType) -> PathKind {
 }
 
 fn modified(stat: &Stat) -> SystemTime {
-    let nanos = Duration::from_nanos(stat.st_mtime_nsec as u64);
+    let nanos = Duration::from_nanos((stat.st_mtime_nsec as i64).unsigned_abs());
     let seconds = Duration::from_secs(stat.st_mtime.unsigned_abs());
     let epoch = SystemTime::UNIX_EPOCH;
     let start = if stat.st_mtime < 0 { epoch.checked_sub(seconds) } else { epoch.checked_add(seconds) };
