@@ -292,6 +292,9 @@ impl AgentBuilder {
     /// Checks everything that can be checked without IO and makes the agent.
     pub fn build(self) -> Result<Agent, ConfigError> {
         self.options.check()?;
+        for variable in unusable_keys(&self.env) {
+            tracing::warn!(variable, "the value is not UTF-8, so it cannot be a key");
+        }
         let Choice { model, provider, key_source } = match self.provider {
             Some(provider) => {
                 let model = provider::model_name(&self.options, &self.env, &self.catalogue);
@@ -483,15 +486,33 @@ impl Wiring {
     }
 }
 
+/// The names of variables that a provider's key would be read from if their values were text.
+fn unusable_keys(env: &Env) -> Vec<&str> {
+    let keys: Vec<&str> = profiles().flat_map(|profile| profile.key_variables).copied().collect();
+    env.not_text().filter_map(|name| name.to_str()).filter(|name| keys.contains(name)).collect()
+}
+
+fn profiles() -> impl Iterator<Item = &'static Profile> {
+    provider_names().filter_map(Profile::by_name)
+}
+
 /// Variables that commands do not see: what looks like a key, and those that profiles read one from.
 fn hidden_variables() -> Vec<&'static str> {
-    let keys = provider_names().filter_map(Profile::by_name).flat_map(|profile| profile.key_variables);
+    let keys = profiles().flat_map(|profile| profile.key_variables);
     REMOVED_VARIABLES.iter().chain(keys).copied().collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn h_bsh_06_a_key_that_is_no_text_is_named() {
+        use std::os::unix::ffi::OsStringExt;
+        let odd = || std::ffi::OsString::from_vec(vec![0xFF]);
+        let env: Env = ["ANTHROPIC_API_KEY", "PATH"].map(|name| (name.into(), odd())).into_iter().collect();
+        assert_eq!(unusable_keys(&env), ["ANTHROPIC_API_KEY"], "what is only passed on is no concern");
+    }
 
     #[test]
     fn h_log_02_each_profiles_keys_are_hidden_by_name() {

@@ -60,7 +60,7 @@ impl Files for PlainFiles {
     }
 
     fn open<'a>(&'a self, at: &'a Located) -> BoxFuture<'a, Result<File, PortError>> {
-        blocking(at, |path| open(path))
+        blocking(at, open)
     }
 
     fn stamp<'a>(&'a self, at: &'a Located) -> BoxFuture<'a, Result<Option<FileStamp>, PortError>> {
@@ -108,7 +108,7 @@ impl Files for PlainFiles {
 fn open(path: &Path) -> Result<File, PortError> {
     // Without NONBLOCK, opening a pipe waits for whoever writes to it.
     match nofollow::open(path, OFlags::RDONLY | OFlags::NONBLOCK) {
-        Ok(file) => checked(file, path),
+        Ok(file) => checked(file, || path.to_owned()),
         Err(error) => {
             // A socket cannot be opened at all; what it is says more than that.
             if let Ok(target) = Target::of(path) {
@@ -427,7 +427,7 @@ fn is_temp_name(name: &[u8]) -> bool {
 
 /// Gives the new file the attributes of the old one. Not all file systems have any.
 fn keep_attributes(new: &File, old: &Target<'_>) {
-    let Ok(old) = open_file(&old.folder, &old.name, old.path) else { return };
+    let Ok(old) = open_file(&old.folder, &old.name, || old.path.to_owned()) else { return };
     let names = attribute_names(&old).unwrap_or_default();
     if !names.iter().any(|name| name == ACCESS_LIST) {
         // The folder may have given the new file a list of its own.

@@ -48,7 +48,7 @@ impl Folder for PlainFolder {
     }
 
     fn open(&self, name: &OsStr) -> Result<File, PortError> {
-        open_file(&self.fd, name, &self.path.join(name))
+        open_file(&self.fd, name, || self.path.join(name))
     }
 
     fn entry(&self, name: &OsStr) -> Result<EntryInfo, PortError> {
@@ -60,25 +60,31 @@ impl Folder for PlainFolder {
     }
 }
 
-/// Opens the file of this name in a folder, or says what else it is.
-pub(crate) fn open_file(folder: &OwnedFd, name: &OsStr, path: &Path) -> Result<File, PortError> {
+/// Opens the file of this name in a folder, or says what else it is. `path` is for errors.
+pub(crate) fn open_file(
+    folder: &OwnedFd,
+    name: &OsStr,
+    path: impl Fn() -> PathBuf,
+) -> Result<File, PortError> {
     // Without NONBLOCK, opening a pipe waits for whoever writes to it.
     match nofollow::open_in(folder, name, OFlags::RDONLY | OFlags::NONBLOCK) {
         Ok(file) => checked(file, path),
         Err(error) => {
             // A socket cannot be opened at all; what it is says more than that.
             if let Ok(stat) = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
-                check_kind(path, &stat)?;
+                check_kind(&path(), &stat)?;
             }
-            Err(port_error("open", path, error))
+            Err(port_error("open", &path(), error))
         }
     }
 }
 
 /// What was opened, if it is a file.
-pub(crate) fn checked(opened: OwnedFd, path: &Path) -> Result<File, PortError> {
-    let stat = rustix::fs::fstat(&opened).map_err(|error| port_error("look at", path, error))?;
-    check_kind(path, &stat)?;
+pub(crate) fn checked(opened: OwnedFd, path: impl Fn() -> PathBuf) -> Result<File, PortError> {
+    let stat = rustix::fs::fstat(&opened).map_err(|error| port_error("look at", &path(), error))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        check_kind(&path(), &stat)?;
+    }
     Ok(opened.into())
 }
 
@@ -117,7 +123,7 @@ fn kind(kind: FileType) -> PathKind {
 }
 
 fn modified(stat: &Stat) -> SystemTime {
-    let nanos = Duration::from_nanos(u64::try_from(stat.st_mtime_nsec).unwrap_or_default());
+    let nanos = Duration::from_nanos((stat.st_mtime_nsec as i64).unsigned_abs());
     let seconds = Duration::from_secs(stat.st_mtime.unsigned_abs());
     let epoch = SystemTime::UNIX_EPOCH;
     let start = if stat.st_mtime < 0 { epoch.checked_sub(seconds) } else { epoch.checked_add(seconds) };

@@ -27,7 +27,7 @@ pub(crate) fn limit_memory(command: &mut Command, bytes: u64) {
     let limit = Rlimit { current: Some(most), maximum: Some(most) };
     // SAFETY: between fork and exec only `setrlimit` is called, which is async-signal-safe and allocates nothing.
     unsafe {
-        command.pre_exec(move || setrlimit(MEMORY, limit.clone()).map_err(Into::into));
+        command.pre_exec(move || setrlimit(MEMORY, limit).map_err(Into::into));
     }
 }
 

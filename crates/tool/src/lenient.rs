@@ -44,6 +44,7 @@ pub fn read_input<'a>(spec: &ToolSpec, input: &'a RawJson) -> Result<Cow<'a, Raw
         Ok(None) => Ok(Cow::Borrowed(input)),
         Ok(Some(text)) => RawJson::parse(text).map(Cow::Owned).map_err(ToolError::from),
         Err(mismatch) => {
+            let schema = spec.input_schema.get();
             let text = format!("{} cannot read its input: {mismatch}. Its schema is {schema}", spec.name);
             Err(ToolError::bad_input(text))
         }
@@ -240,10 +241,7 @@ impl Reader<'_> {
         for (wanted, branch) in allowed {
             let reading = match actual {
                 Type::Number if *wanted == Type::Integer => whole(text),
-                Type::String => match serde_json::from_str::<String>(text) {
-                    Ok(said) => self.from_string(*wanted, branch, &said, text, place),
-                    Err(_) => None,
-                },
+                Type::String => self.read_string(*wanted, branch, text, place),
                 _ => None,
             };
             readings.extend(reading);
@@ -256,15 +254,9 @@ impl Reader<'_> {
         }
     }
 
-    /// What a string means where `wanted` is expected.
-    fn from_string(
-        &self,
-        wanted: Type,
-        branch: &Value,
-        said: &str,
-        text: &str,
-        place: &Place,
-    ) -> Option<String> {
+    /// What the string `text` means where `wanted` is expected.
+    fn read_string(&self, wanted: Type, branch: &Value, text: &str, place: &Place) -> Option<String> {
+        let said = serde_json::from_str::<String>(text).ok()?;
         let said = said.trim();
         match wanted {
             Type::Integer | Type::Number => {
