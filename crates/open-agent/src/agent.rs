@@ -181,7 +181,8 @@ impl Agent {
     }
 
     async fn send_as(&self, prompt: Prompt, steer: bool) -> Result<Sent, AgentError> {
-        if let Some(running) = self.inner.running().clone() {
+        let running = self.inner.running().clone();
+        if let Some(running) = running {
             match running.mailbox.send(Command::Send { prompt: prompt.0.clone(), steer }).await {
                 // It has ended in this moment.
                 Err(EngineError::NoRun) => {}
@@ -206,7 +207,8 @@ impl Agent {
     ///
     /// Returns [`EngineError::NotQueued`] within [`AgentError::Engine`] if it was delivered or taken back before.
     pub async fn unqueue(&self, id: QueueId) -> Result<(), AgentError> {
-        if let Some(running) = self.inner.running().clone() {
+        let running = self.inner.running().clone();
+        if let Some(running) = running {
             match running.mailbox.send(Command::Unqueue(id)).await {
                 Err(EngineError::NoRun) => {}
                 accepted => return Ok(accepted.map(|_| ())?),

@@ -115,6 +115,7 @@ impl EncodedRecord {
 }
 
 /// What a line turned out to be.
+#[expect(clippy::large_enum_variant, reason = "a record is the usual case, and each is taken out at once")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decoded {
     /// A record that this version can read, or may skip.

@@ -63,8 +63,8 @@ pub(super) enum Content<'a> {
 }
 
 pub(super) fn api_blocks(blocks: &[Block]) -> impl Iterator<Item = AnyBlock<'_>> {
-    blocks.iter().filter_map(|block| {
-        Some(AnyBlock::Known(match block {
+    blocks.iter().map(|block| {
+        AnyBlock::Known(match block {
             Block::Text(text) => ApiBlock::Text { text },
             Block::Image(source) => ApiBlock::Image { source },
             Block::Document { source, title } => ApiBlock::Document { source, title: title.as_deref() },
@@ -75,24 +75,24 @@ pub(super) fn api_blocks(blocks: &[Block]) -> impl Iterator<Item = AnyBlock<'_>>
             Block::RedactedThinking { data } => ApiBlock::RedactedThinking { data },
             Block::ToolUse(u) => ApiBlock::ToolUse { id: u.id.as_str(), name: &u.name, input: &u.input },
             Block::ToolResult(r) => api_result(&r.tool_use_id, &r.content, r.is_error),
-            Block::Opaque { raw } => return Some(AnyBlock::Raw(raw)),
-        }))
+            Block::Opaque { raw } => return AnyBlock::Raw(raw),
+        })
     })
 }
 
 pub(super) fn api_result<'a>(id: &'a ToolUseId, content: &'a [ResultBlock], is_error: bool) -> ApiBlock<'a> {
     let content = match content {
         [ResultBlock::Text { text }] => Content::Text(text),
-        parts => Content::Blocks(parts.iter().filter_map(api_part).collect()),
+        parts => Content::Blocks(parts.iter().map(api_part).collect()),
     };
     ApiBlock::ToolResult { tool_use_id: id.as_str(), content, is_error }
 }
 
-fn api_part(part: &ResultBlock) -> Option<ApiBlock<'_>> {
-    Some(match part {
+fn api_part(part: &ResultBlock) -> ApiBlock<'_> {
+    match part {
         ResultBlock::Text { text } => ApiBlock::Text { text },
         ResultBlock::Image { source } => ApiBlock::Image { source },
         ResultBlock::Document { source, title } => ApiBlock::Document { source, title: title.as_deref() },
         ResultBlock::Resource { uri, text } => ApiBlock::Resource { resource: Resource { uri, text } },
-    })
+    }
 }
