@@ -10,15 +10,15 @@ use open_agent_engine::{
 };
 use open_agent_model::{
     AgentId, Catalogue, Cost, Effort, Env, ModelInfo, PermissionMode, Provider, RequestOptions, SessionId,
-    is_legal_name,
 };
 use open_agent_policy::{Gate, Policy};
 use open_agent_providers::Profile;
 use open_agent_sandbox::{OrphanReaper, PlainFiles, PlainRunner, REMOVED_VARIABLES};
 use open_agent_session::{JsonlStore, MemoryStore, ModelSettings, Owner, SessionStore};
-use open_agent_tool::{Clock, DynTool, Ports, ToolSet, ToolSource};
+use open_agent_tool::{Clock, DynTool, Ports, ToolSource};
 
 use crate::provider::{self, Choice, Resolved, SharedProviders};
+use crate::restrict;
 use crate::{Agent, AgentOptions, ConfigError, provider_names};
 
 /// Describes an agent. Clone it to make many that share provider and tools.
@@ -310,9 +310,7 @@ impl AgentBuilder {
         if let (true, Some(model)) = (budget.node().is_limited(), unpriced) {
             return Err(ConfigError::NoPrice { model: model.to_owned() });
         }
-        let all = ToolSet::new(open_agent_builtins::core_tools().into_iter().chain(self.custom_tools));
-        let mut tools: Vec<Arc<dyn ToolSource>> = vec![Arc::new(Arc::new(restrict(&all, &self.options)?))];
-        tools.extend(self.sources);
+        let tools = restrict::tool_sources(self.custom_tools, self.sources, &self.options)?;
         let session_id = self.options.session_id.clone();
         let session_id = session_id.unwrap_or_else(|| SessionId::from_number(SystemClock.new_id()));
         Ok(Agent::new(Wiring {
@@ -329,32 +327,6 @@ impl AgentBuilder {
             reaper: self.reaper,
         }))
     }
-}
-
-/// The allow list first, then the deny list, which wins. A name that means nothing is an error: a typing mistake in a deny
-/// list would leave the tool in.
-fn restrict(all: &ToolSet, options: &AgentOptions) -> Result<ToolSet, ConfigError> {
-    for spec in all.iter().map(|tool| tool.spec()) {
-        let name = || spec.name.clone();
-        if !is_legal_name(&spec.name) {
-            return Err(ConfigError::ToolName { name: name() });
-        }
-        if !spec.input_schema.is_object() {
-            return Err(ConfigError::ToolSchema { name: name() });
-        }
-    }
-    let lists =
-        [options.tools.as_deref().unwrap_or_default(), &options.disallowed_tools, &options.allowed_tools];
-    if let Some(name) = lists.into_iter().flatten().find(|name| all.get(name).is_none()) {
-        let known: Vec<&str> = all.iter().map(|t| t.spec().name.as_str()).collect();
-        return Err(ConfigError::NoTool { name: name.clone(), known: known.join(", ") });
-    }
-    let listed = |name: &String| options.tools.as_ref().is_none_or(|list| list.contains(name));
-    let kept = all.iter().filter(|t| {
-        let name = &t.spec().name;
-        listed(name) && !options.disallowed_tools.contains(name)
-    });
-    Ok(ToolSet::new(kept.cloned()))
 }
 
 impl Wiring {

@@ -22,6 +22,7 @@ mod builder;
 mod error;
 mod options;
 mod provider;
+mod restrict;
 mod result;
 
 pub use agent::{Agent, Interrupter, Prompt, RunStream, Sent};

@@ -10,4 +10,5 @@ mod laws;
 mod media;
 mod scenarios;
 mod tasks;
+mod tools_changed;
 mod world;
