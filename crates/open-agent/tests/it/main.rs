@@ -10,6 +10,7 @@ mod models;
 mod options;
 mod peer_llama;
 mod peer_mocks;
+mod send;
 mod seventh_tool;
 mod silence;
 mod soak;
