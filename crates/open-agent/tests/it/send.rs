@@ -196,6 +196,8 @@ async fn after_an_interrupt_messages_wait_and_come_before_the_next_prompt() {
     assert!(agent.interrupt());
     assert_eq!(run.result().await.unwrap().status, RunStatus::Cancelled);
     assert_eq!(model.requests().len(), 1, "nothing goes on by itself after an interrupt");
+    assert!(agent.send(" ").await.is_err());
+    assert_eq!(model.requests().len(), 1, "a message that is refused starts no run");
     agent.unqueue(back.id).await.unwrap();
     assert!(is_not_queued(&agent.unqueue(back.id).await));
     assert!(agent.prompt("next").await.unwrap().is_success());
@@ -231,7 +233,7 @@ async fn what_waits_since_an_interrupt_comes_before_the_next_message_that_is_sen
 async fn at_the_end_of_the_budget_messages_wait_for_whoever_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let mut hold = hold();
-    let model = Scripted::new([Reply::call("hold", "{}").usage(1_000, 10_000), Reply::text("never asked")]);
+    let model = Scripted::new([Reply::call("hold", "{}").usage(1_000, 20_000), Reply::text("never asked")]);
     let budget = |o: &mut AgentOptions| {
         kept(folder.path())(o);
         (o.max_tokens, o.max_budget_usd) = (Some(1_000), Some(Cost(200_000_000)));
