@@ -208,7 +208,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(150, 3_000), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(40, 1_500), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_message_is_told_once_and_in_order(seed in 0..5usize, ops in prop::collection::vec(op(), 1..40)) {
