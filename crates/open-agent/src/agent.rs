@@ -73,7 +73,7 @@ struct Running {
 enum Task {
     Prompt(Prompt),
     /// A message to an idle agent, and the way to tell that it is in the log.
-    Send(Prompt, oneshot::Sender<Result<Receipt, EngineError>>),
+    Send(Prompt, oneshot::Sender<Receipt>),
     /// The messages that are left in the queue.
     Next,
     Answer(AskId, Answer),
@@ -192,8 +192,8 @@ impl Agent {
         let (receipt, received) = oneshot::channel();
         let run = self.start(Task::Send(prompt, receipt), EventSink::none());
         match received.await {
-            Ok(accepted) => Ok(sent(accepted?)?),
-            // The run could not begin: it says why.
+            Ok(accepted) => Ok(sent(accepted)?),
+            // The message was not accepted, or the session could not be opened: the run says why.
             Err(_) => match run.handle.await {
                 Ok(Err(error)) => Err(error),
                 _ => Err(AgentError::Lost),
@@ -217,7 +217,10 @@ impl Agent {
         let mut place = self.inner.driver.lock().await;
         let mut driver = self.inner.open(&mut place).await?;
         let accepted = driver.command(Command::Unqueue(id)).await;
-        *place = Some(driver);
+        if !matches!(accepted, Err(EngineError::Store(_))) {
+            driver.park().await;
+            *place = Some(driver);
+        }
         Ok(accepted.map(|_| ())?)
     }
 
@@ -423,6 +426,8 @@ impl Inner {
             result = self.drive(&mut driver, Task::Next).await;
         }
         driver.set_sink(EventSink::none());
+        // A run that could not begin has left its mailbox open: a message in it has to find another way.
+        driver.refuse_inbox();
         if !matches!(result, Err(AgentError::Engine(EngineError::Store(_)))) {
             // An idle agent keeps no file open; thousands of them fit into one process.
             driver.park().await;
@@ -497,7 +502,8 @@ impl Inner {
                 driver.begin(self.spec(prompt)).await?;
             }
             Task::Send(prompt, receipt) => {
-                let accepted = driver.command(Command::Send { prompt: prompt.0, steer: false }).await;
+                // A message that is refused begins no run, nor does it let one go on.
+                let accepted = driver.command(Command::Send { prompt: prompt.0, steer: false }).await?;
                 // Whoever sent it may have gone away.
                 let _ = receipt.send(accepted);
                 driver.begin_queued(self.spec(Prompt(Vec::new()))).await?;

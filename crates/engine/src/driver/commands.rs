@@ -70,4 +70,10 @@ impl Driver {
         }
         Ok(())
     }
+
+    /// Takes no further commands and refuses those that wait: whoever sent one learns that no run goes on. Called when a
+    /// run could not begin.
+    pub fn refuse_inbox(&mut self) {
+        self.inbox = None;
+    }
 }

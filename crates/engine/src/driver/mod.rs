@@ -194,46 +194,64 @@ impl Driver {
         self.inbox = Some(inbox);
     }
 
-    /// Begins a run. Whatever is still open of an earlier one is closed.
+    /// Begins a run. Whatever is still open of an earlier one is closed. Messages that wait in the queue were sent before
+    /// this prompt, so they come before it.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::EmptyPrompt`] or [`EngineError::BadPrompt`] for a prompt that cannot be sent, and
+    /// [`EngineError::Store`] if the log cannot be written.
     pub async fn begin(&mut self, spec: RunSpec) -> Result<RunId, EngineError> {
         let content = prompt_content(spec.prompt.clone())?;
-        self.prepared.clear();
-        self.failure = None;
-        // Only a caller who drives by hand can have left calls running.
-        let mut entries = self.stop_calls().await;
-        if !entries.is_empty() {
-            self.record(std::mem::take(&mut entries), Durability::Written).await?;
-        }
-        entries.extend(self.machine.give_up());
+        let mut entries = self.give_up().await?;
         let clock = &self.host.ports.clock;
         let run = RunId::from_number(clock.new_id());
         let message =
             Message { id: MessageId::from_number(clock.new_id()), role: Role::User, content, model: None };
         entries.extend(self.run_start(run, &spec).await);
+        let ids = self.queued_ids();
+        if !ids.is_empty() {
+            entries.push(SessionEntry::Delivered { ids });
+        }
         let message = Arc::new(message);
         entries.push(SessionEntry::User(UserMessage { message, origin: Origin::Prompt.into() }));
         self.record(entries, Durability::Written).await?;
         Ok(run)
     }
 
-    /// Begins a run with the messages that wait in the queue. `spec.prompt` comes after them and may be empty. Returns
-    /// `None` without anything to say.
+    /// Begins a run with the messages that wait in the queue; `spec.prompt` is not used. Returns `None`, and begins
+    /// nothing, if the queue is empty.
     ///
     /// # Errors
     ///
     /// Returns [`EngineError::Store`] if the log cannot be written.
     pub async fn begin_queued(&mut self, spec: RunSpec) -> Result<Option<RunId>, EngineError> {
-        let ids: Vec<QueueId> = self.machine.queue().iter().map(|queued| queued.id).collect();
+        let ids = self.queued_ids();
         if ids.is_empty() {
             return Ok(None);
         }
-        self.prepared.clear();
+        let mut entries = self.give_up().await?;
         let run = RunId::from_number(self.host.ports.clock.new_id());
-        let mut entries = self.machine.give_up();
         entries.extend(self.run_start(run, &spec).await);
         entries.push(SessionEntry::Delivered { ids });
         self.record(entries, Durability::Written).await?;
         Ok(Some(run))
+    }
+
+    fn queued_ids(&self) -> Vec<QueueId> {
+        self.machine.queue().iter().map(|queued| queued.id).collect()
+    }
+
+    /// Forgets what belongs to the last run and returns the entries that close what is open of it.
+    async fn give_up(&mut self) -> Result<Vec<SessionEntry>, EngineError> {
+        self.prepared.clear();
+        self.failure = None;
+        // Only a caller who drives by hand can have left calls running.
+        let stopped = self.stop_calls().await;
+        if !stopped.is_empty() {
+            self.record(stopped, Durability::Written).await?;
+        }
+        Ok(self.machine.give_up())
     }
 
     /// Returns the entries with which a run begins, but for its first message.

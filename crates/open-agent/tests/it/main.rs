@@ -11,6 +11,7 @@ mod options;
 mod peer_llama;
 mod peer_mocks;
 mod ports;
+mod send;
 mod seventh_tool;
 mod silence;
 mod soak;
