@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use open_agent::{AgentError, ConfigError, ProviderError, RunStatus};
+use open_agent::{AgentError, ConfigError, RunStatus};
 use signal_hook::consts::SIGINT;
 
 use crate::hint;
@@ -72,21 +72,15 @@ pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
     if is_usage { Exit::Usage } else { Exit::Failed }
 }
 
-/// The error and its causes in one line; where a provider's error says what could be changed, in terms of this program's
-/// options.
+/// The error and its causes in one line, and what could be changed in terms of this program's options.
 pub(crate) fn explained(error: &anyhow::Error) -> String {
-    match provider_error(error) {
-        Some(error) => hint::explained(&error.message, error.hint.as_deref()),
-        None => chain(error),
-    }
-}
-
-fn provider_error(error: &anyhow::Error) -> Option<&ProviderError> {
-    match (error.downcast_ref::<ConfigError>(), error.downcast_ref::<AgentError>()) {
-        (Some(ConfigError::Provider(error)), _) => Some(error),
-        (_, Some(AgentError::Config(ConfigError::Provider(error)))) => Some(error),
-        (_, Some(AgentError::Provider(error))) => Some(error),
-        _ => None,
+    let config = error.downcast_ref::<ConfigError>();
+    match (config, error.downcast_ref::<AgentError>()) {
+        (Some(error), _) | (_, Some(AgentError::Config(error))) => {
+            hint::config_explained(error).replace('\n', " ")
+        }
+        (_, Some(AgentError::Provider(error))) => hint::explained(&error.message, error.hint.as_deref()),
+        _ => chain(error),
     }
 }
 
@@ -104,6 +98,11 @@ pub(crate) fn say(text: &str) {
 /// `warning: …` on stderr.
 pub(crate) fn warn(text: &str) {
     let _ = writeln!(io::stderr(), "warning: {}", harmless(text));
+}
+
+/// `hint: …` on stderr: what to do about a warning.
+pub(crate) fn advise(text: &str) {
+    let _ = writeln!(io::stderr(), "hint: {}", harmless(text));
 }
 
 /// A line on stdout.

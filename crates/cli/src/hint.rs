@@ -1,7 +1,9 @@
 //! What to change so that a request works, in terms of this program's options. The library has words of its own for the
 //! same hints.
 
-use open_agent::{Changes, ProviderHint};
+use std::collections::BTreeSet;
+
+use open_agent::{Changes, ConfigError, Denial, ProviderHint};
 
 /// What went wrong, and what to change.
 pub(crate) fn explained(error: &str, hint: Option<&ProviderHint>) -> String {
@@ -9,6 +11,40 @@ pub(crate) fn explained(error: &str, hint: Option<&ProviderHint>) -> String {
         Some(hint) => format!("{error}: {}", advice(hint)),
         None => error.to_owned(),
     }
+}
+
+/// What is wrong with the options, and what to change.
+pub(crate) fn config_explained(error: &ConfigError) -> String {
+    let advice = match error {
+        ConfigError::EmptyModel
+        | ConfigError::NoModelForKey { .. }
+        | ConfigError::NoModelForProvider { .. } => "give a model with --model NAME",
+        ConfigError::NoProviderForModel { .. } => {
+            "name one with --provider NAME, or its address with --base-url URL"
+        }
+        ConfigError::NoPrice { .. } => {
+            "leave --max-budget-usd out, or choose a model that `open-agent models` lists with a price"
+        }
+        ConfigError::ScopeWithoutBudget => "give --max-budget-usd, or leave --budget-scope out",
+        ConfigError::NoHome => "set HOME, or keep the session in memory with --no-session-persistence",
+        ConfigError::Provider(error) => return explained(&error.message, error.hint.as_deref()),
+        _ => return error.problem(),
+    };
+    format!("{}: {advice}", error.problem())
+}
+
+/// How the calls that were refused could be allowed, first what allows least. `None` if none was refused.
+pub(crate) fn to_allow(denials: &[Denial]) -> Option<String> {
+    let tools: BTreeSet<&str> = denials.iter().map(|denial| denial.tool.as_str()).collect();
+    let (these, tools) = match tools.len() {
+        0 => return None,
+        1 => ("this tool", tools),
+        _ => ("these tools", tools),
+    };
+    let tools = tools.into_iter().collect::<Vec<_>>().join(",");
+    Some(format!(
+        "to allow {these}, add --allowed-tools {tools}; to allow every call, --permission-mode bypassPermissions"
+    ))
 }
 
 fn advice(hint: &ProviderHint) -> String {
@@ -36,6 +72,26 @@ fn advice(hint: &ProviderHint) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_wrong_with_the_options_is_told_in_flags() {
+        let model = || "m".to_owned();
+        for (error, flag) in [
+            (ConfigError::EmptyModel, "--model NAME"),
+            (ConfigError::NoModelForKey { found: "A_KEY", model: model() }, "--model NAME"),
+            (ConfigError::NoModelForProvider { provider: "p", model: model() }, "--model NAME"),
+            (ConfigError::NoProviderForModel { model: model() }, "--base-url URL"),
+            (ConfigError::NoPrice { model: model() }, "leave --max-budget-usd out"),
+            (ConfigError::ScopeWithoutBudget, "give --max-budget-usd"),
+            (ConfigError::NoHome, "--no-session-persistence"),
+        ] {
+            let text = config_explained(&error);
+            assert!(text.starts_with(&error.problem()) && text.contains(flag), "{text}");
+            // The library's own options are not named.
+            assert!(!text.contains('`') || text.contains("`open-agent models`"), "{text}");
+        }
+        assert_eq!(config_explained(&ConfigError::Temperature), "the temperature has to be between 0 and 2");
+    }
 
     #[test]
     fn advice_is_given_in_flags() {

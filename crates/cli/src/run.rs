@@ -214,8 +214,13 @@ fn finish(
                     .iter()
                     .filter(|n| is_worth_a_warning(&n.kind))
                     .for_each(|n| exit::warn(&n.text));
+            }
+            if !output.tells_refusals() {
                 let refused: BTreeSet<&str> = result.denials.iter().map(|d| d.reason.as_str()).collect();
                 refused.into_iter().for_each(exit::warn);
+                if let Some(advice) = hint::to_allow(&result.denials) {
+                    exit::advise(&advice);
+                }
             }
             if !result.is_success() {
                 exit::say(&reason(&result));

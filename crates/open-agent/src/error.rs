@@ -5,29 +5,23 @@ use std::path::PathBuf;
 use open_agent_engine::EngineError;
 use open_agent_model::{Changes, ProviderError, ProviderHint};
 
-/// The options make no agent.
+/// The options make no agent. What is wrong ([`ConfigError::problem`]) and what to change ([`ConfigError::advice`]) are
+/// apart, so that a program with settings of its own can name those instead.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// The model's name is empty.
-    #[error("the model name is empty: give one with `--model NAME` or `.model(\"NAME\")`")]
     EmptyModel,
     /// An option that has to be above 0 is not.
-    #[error("{option} is 0: it has to be above 0, or be left out")]
     NotPositive {
         /// Which.
         option: &'static str,
     },
     /// A text to stop at is empty.
-    #[error("a stop sequence is empty: vendors refuse those, leave it out")]
     EmptyStopSequence,
     /// The temperature is none.
-    #[error("the temperature has to be between 0 and 2")]
     Temperature,
     /// There is a key for one vendor, and the default model is another's.
-    #[error(
-        "there is only {found}, and the default model {model} is not that vendor's: give a model with `--model NAME`"
-    )]
     NoModelForKey {
         /// The variable that is set.
         found: &'static str,
@@ -35,7 +29,6 @@ pub enum ConfigError {
         model: String,
     },
     /// No provider has that name.
-    #[error("there is no provider {name:?}: there are {known}")]
     NoProvider {
         /// The name.
         name: String,
@@ -43,15 +36,11 @@ pub enum ConfigError {
         known: String,
     },
     /// Nothing says where the model is.
-    #[error(
-        "no provider is known for the model {model:?}: name one with `--provider NAME`, or its address with `--base-url URL`"
-    )]
     NoProviderForModel {
         /// The model.
         model: String,
     },
     /// The provider does not have the default model.
-    #[error("the default model {model} is not one of {provider}'s: give a model with `--model NAME`")]
     NoModelForProvider {
         /// The provider.
         provider: &'static str,
@@ -59,27 +48,19 @@ pub enum ConfigError {
         model: String,
     },
     /// A limit on spending is of no use without a price.
-    #[error(
-        "a budget needs the price of {model}, which is not known: register it with `register_model` (in the library), or leave the budget out"
-    )]
     NoPrice {
         /// The model.
         model: String,
     },
     /// `budget_scope` is `session` and there is no limit that it could apply to. A shared budget is none: it covers only
     /// what is spent through it.
-    #[error(
-        "budget_scope is session, but there is no max_budget_usd that it applies to: set one, or leave it out"
-    )]
     ScopeWithoutBudget,
     /// The permission mode is known, but agents cannot run in it yet.
-    #[error("permission mode {:?} is not available yet: use default or bypassPermissions", mode.as_str())]
     ModeNotAvailable {
         /// The mode.
         mode: open_agent_model::PermissionMode,
     },
     /// A list names a tool that does not exist.
-    #[error("there is no tool {name:?}: there are {known}")]
     NoTool {
         /// The name.
         name: String,
@@ -87,19 +68,16 @@ pub enum ConfigError {
         known: String,
     },
     /// No vendor takes such a tool.
-    #[error("the tool {name:?} has no legal name: 1 to 64 letters, digits, `_` and `-`")]
     ToolName {
         /// Its name.
         name: String,
     },
     /// No vendor takes such a tool.
-    #[error("the input schema of the tool {name} is no JSON object")]
     ToolSchema {
         /// Its name.
         name: String,
     },
     /// The project's folder cannot be used.
-    #[error("the working folder {path} cannot be used: {source}", path = .path.display())]
     Cwd {
         /// Which.
         path: PathBuf,
@@ -107,13 +85,85 @@ pub enum ConfigError {
         source: std::io::Error,
     },
     /// No place for sessions is known.
-    #[error(
-        "there is no HOME to keep sessions in: set HOME, or keep the session in memory (`--no-session-persistence`, `persist_session = false`), or give `sessions_dir`"
-    )]
     NoHome,
     /// The provider cannot be used as configured.
-    #[error("{}", explained(.0))]
     Provider(ProviderError),
+}
+
+impl ConfigError {
+    /// Returns what is wrong, without what to change.
+    #[must_use]
+    pub fn problem(&self) -> String {
+        match self {
+            Self::EmptyModel => "the model name is empty".to_owned(),
+            Self::NotPositive { option } => format!("{option} is 0: it has to be above 0, or be left out"),
+            Self::EmptyStopSequence => {
+                "a stop sequence is empty: vendors refuse those, leave it out".to_owned()
+            }
+            Self::Temperature => "the temperature has to be between 0 and 2".to_owned(),
+            Self::NoModelForKey { found, model } => {
+                format!("there is only {found}, and the default model {model} is not that vendor's")
+            }
+            Self::NoProvider { name, known } => format!("there is no provider {name:?}: there are {known}"),
+            Self::NoProviderForModel { model } => format!("no provider is known for the model {model:?}"),
+            Self::NoModelForProvider { provider, model } => {
+                format!("the default model {model} is not one of {provider}'s")
+            }
+            Self::NoPrice { model } => {
+                format!("a budget needs the price of {model}, which is not known")
+            }
+            Self::ScopeWithoutBudget => {
+                "the budget's scope is the session, but there is no limit that it applies to".to_owned()
+            }
+            Self::ModeNotAvailable { mode } => {
+                format!(
+                    "permission mode {:?} is not available yet: use default or bypassPermissions",
+                    mode.as_str()
+                )
+            }
+            Self::NoTool { name, known } => format!("there is no tool {name:?}: there are {known}"),
+            Self::ToolName { name } => {
+                format!("the tool {name:?} has no legal name: 1 to 64 letters, digits, `_` and `-`")
+            }
+            Self::ToolSchema { name } => format!("the input schema of the tool {name} is no JSON object"),
+            Self::Cwd { path, source } => {
+                format!("the working folder {} cannot be used: {source}", path.display())
+            }
+            Self::NoHome => "there is no HOME to keep sessions in".to_owned(),
+            Self::Provider(error) => error.to_string(),
+        }
+    }
+
+    /// Returns what to change, in terms of this library's options and of environment variables. `None` where the problem
+    /// says it already.
+    #[must_use]
+    pub fn advice(&self) -> Option<String> {
+        let advice = match self {
+            Self::EmptyModel | Self::NoModelForKey { .. } | Self::NoModelForProvider { .. } => {
+                "give a model with the option `model`"
+            }
+            Self::NoProviderForModel { .. } => {
+                "name one with the option `provider`, or its address with `base_url`"
+            }
+            Self::NoPrice { .. } => "register it with `register_model`, or leave the budget out",
+            Self::ScopeWithoutBudget => "set `max_budget_usd`, or leave `budget_scope` out",
+            Self::NoHome => {
+                "set HOME, or give `sessions_dir`, or keep the session in memory with `persist_session = false`"
+            }
+            Self::Provider(error) => return error.hint.as_deref().map(advice),
+            _ => return None,
+        };
+        Some(advice.to_owned())
+    }
+}
+
+impl std::fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.advice() {
+            Some(advice) => write!(f, "{}: {advice}", self.problem()),
+            None => f.write_str(&self.problem()),
+        }
+    }
 }
 
 /// A prompt could not be answered at all.
@@ -203,6 +253,42 @@ mod tests {
     use open_agent_model::ProviderErrorKind;
 
     use super::*;
+
+    #[test]
+    fn configuration_errors_name_options_and_no_flags() {
+        let model = || "m".to_owned();
+        for (error, want) in [
+            (ConfigError::EmptyModel, "the model name is empty: give a model with the option `model`"),
+            (
+                ConfigError::NoModelForKey { found: "A_KEY", model: model() },
+                "there is only A_KEY, and the default model m is not that vendor's: give a model with the option `model`",
+            ),
+            (
+                ConfigError::NoModelForProvider { provider: "p", model: model() },
+                "the default model m is not one of p's: give a model with the option `model`",
+            ),
+            (
+                ConfigError::NoProviderForModel { model: model() },
+                "no provider is known for the model \"m\": name one with the option `provider`, or its address with `base_url`",
+            ),
+            (
+                ConfigError::NoPrice { model: model() },
+                "a budget needs the price of m, which is not known: register it with `register_model`, or leave the budget out",
+            ),
+            (
+                ConfigError::ScopeWithoutBudget,
+                "the budget's scope is the session, but there is no limit that it applies to: set `max_budget_usd`, or leave `budget_scope` out",
+            ),
+            (
+                ConfigError::NoHome,
+                "there is no HOME to keep sessions in: set HOME, or give `sessions_dir`, or keep the session in memory with `persist_session = false`",
+            ),
+            (ConfigError::Temperature, "the temperature has to be between 0 and 2"),
+        ] {
+            assert_eq!(error.to_string(), want);
+            assert_eq!(AgentError::from(error).to_string(), want);
+        }
+    }
 
     #[test]
     fn advice_is_given_in_the_librarys_words() {

@@ -30,7 +30,7 @@ pub use builder::AgentBuilder;
 pub use error::{AgentError, ConfigError};
 pub use options::AgentOptions;
 pub use provider::{DEFAULT_MODEL, Resolved, provider_names};
-pub use result::{ModelCost, QueryResult};
+pub use result::{Denial, ModelCost, QueryResult};
 
 pub use open_agent_engine as engine;
 pub use open_agent_engine::{AgentEvent, Budget, BudgetScope, Envelope, RetryConfig, TokenCount, wire};

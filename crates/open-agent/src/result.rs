@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use open_agent_engine::{Denial, Driver, RunFold};
+use open_agent_engine::{Driver, RunFold};
 use open_agent_model::{
     AskId, Cost, Message, ProviderError, Question, RunId, RunStatus, SessionId, StopReason, Usage,
 };
@@ -49,10 +49,32 @@ pub struct QueryResult {
     pub run_id: Option<RunId>,
     /// What went otherwise than asked.
     pub notices: Vec<Notice>,
-    /// Calls that the rules refused. The model was told, and the run went on.
+    /// Calls that the rules refused. The model was told that and why, and the run went on. How they could be allowed is
+    /// for the user: see [`Denial::advice`].
     pub denials: Vec<Denial>,
     /// Questions that wait for an answer.
     pub questions: Vec<(AskId, Question)>,
+}
+
+/// A call that the rules refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Denial {
+    /// The tool.
+    pub tool: String,
+    /// Why it was refused, as the model was told.
+    pub reason: String,
+}
+
+impl Denial {
+    /// Returns how such a call could be allowed, in terms of this library's options: first what allows least.
+    #[must_use]
+    pub fn advice(&self) -> String {
+        format!(
+            "allow this tool with `allow_tool(\"{}\")`, or every call with `permission_mode(PermissionMode::BypassPermissions)`",
+            self.tool
+        )
+    }
 }
 
 /// What a run used of one model.
@@ -119,13 +141,18 @@ impl QueryResult {
             duration_ms: run
                 .map_or(0, |r| u64::try_from(r.last_at.0.saturating_sub(r.at.0)).unwrap_or_default()),
             notices: run.map(|r| r.notices.clone()).unwrap_or_default(),
-            denials: run.map(|r| r.denials.clone()).unwrap_or_default(),
+            denials: run.map(denials).unwrap_or_default(),
             duration_api_ms: run.map_or(0, |r| r.totals.api_ms),
             session_id: driver.id().clone(),
             run_id: run.map(RunFold::id),
             questions,
         }
     }
+}
+
+fn denials(run: &RunFold) -> Vec<Denial> {
+    let denials = run.denials.iter();
+    denials.map(|denial| Denial { tool: denial.tool.clone(), reason: denial.reason.clone() }).collect()
 }
 
 fn cost_by_model(run: &RunFold) -> Vec<ModelCost> {

@@ -69,11 +69,10 @@ fn outside(policy: &Policy, call: &CallFacts<'_>) -> Option<String> {
     })
 }
 
+/// The text that the model reads. How the call could be allowed is not in it: that is for the user alone, and is said by
+/// the library and by the command line.
 fn refusal(tool: &str, why: &str) -> String {
-    format!(
-        "{tool} was refused in permission mode default, because {why}. To allow it: --allowed-tools {tool} or \
-         --permission-mode bypassPermissions on the command line, allow_tool(\"{tool}\") or permission_mode(…) in the library"
-    )
+    format!("{tool} was refused, because {why}; only reading inside the workspace is permitted")
 }
 
 #[cfg(test)]
@@ -99,7 +98,24 @@ mod tests {
         assert!(!allow(Effect::Unsafe, &[read("/w/a"), Access::Write("/w/a".into())]));
         assert!(!allow(Effect::ReadOnly, &[Access::Exec("ls".into())]));
         let reason = rule(&policy, Effect::Unsafe, &[Access::Exec("rm x".into())]).reason;
-        assert!(reason.contains("--allowed-tools T"), "{reason}");
+        assert_eq!(
+            reason,
+            "T was refused, because it does more than read; only reading inside the workspace is permitted"
+        );
+        let reason = rule(&policy, Effect::ReadOnly, &[read("/etc/passwd")]).reason;
+        assert!(reason.contains("because /etc/passwd is outside the workspace;"), "{reason}");
+    }
+
+    #[test]
+    fn the_model_is_not_told_how_a_call_could_be_allowed() {
+        let policy = Policy { roots: vec!["/w".into()], ..Policy::default() };
+        for (effect, access) in [(Effect::Unsafe, Access::Exec("x".into())), (Effect::ReadOnly, read("/etc"))]
+        {
+            let reason = rule(&policy, effect, &[access]).reason;
+            for remedy in ["--", "allow", "mode", "bypass"] {
+                assert!(!reason.contains(remedy), "{remedy}: {reason}");
+            }
+        }
     }
 
     #[test]

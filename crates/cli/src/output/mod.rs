@@ -44,6 +44,11 @@ pub(crate) trait Output {
         true
     }
 
+    /// Whether its reader learns of refused calls in full from what it prints. If not, they are told once, at the end.
+    fn tells_refusals(&self) -> bool {
+        self.tells_notices()
+    }
+
     /// The run is over.
     fn end(&mut self, result: &QueryResult);
 

@@ -150,6 +150,11 @@ impl Output for Screen {
         Needs::Pieces
     }
 
+    fn tells_refusals(&self) -> bool {
+        // Its lines are cut at the width of the terminal, and have no place for what to do.
+        false
+    }
+
     fn event(&mut self, event: &Envelope) {
         match &event.event {
             AgentEvent::BlockStarted(block) if block.kind == BlockKind::Text => self.end_text(),

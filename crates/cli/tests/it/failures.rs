@@ -137,18 +137,26 @@ fn what_exists_is_in_the_result() {
 }
 
 #[test]
-fn a_refused_call_is_told_with_the_flag_that_would_allow_it() {
+fn a_refused_call_is_told_to_the_user_with_the_flags_that_would_allow_it() {
     let replies = || [Reply::tool("Bash", json!({ "command": "touch made.txt" })), Reply::text("No.")];
     for format in ["text", "json"] {
         let out = Rig::answering(replies()).run(["-p", "Make it", "--output-format", format]);
         assert_eq!(out.code(), 0);
-        assert!(out.stderr.starts_with("warning: Bash was refused"), "{}", out.stderr);
-        assert!(
-            out.stderr.contains("--allowed-tools Bash") && out.stderr.lines().count() == 1,
-            "{}",
-            out.stderr
+        assert_eq!(
+            out.stderr,
+            "warning: Bash was refused, because it does more than read; only reading inside the workspace is permitted\n\
+             hint: to allow this tool, add --allowed-tools Bash; to allow every call, --permission-mode bypassPermissions\n"
         );
     }
+    // Several calls of several tools: one line says how to allow them all.
+    let write = json!({ "file_path": "made.txt", "content": "x" });
+    let bash = |name: &str| json!({ "command": format!("touch {name}") });
+    let reply = Reply::tool("Write", write).and_tool("Bash", bash("a")).and_tool("Bash", bash("b"));
+    let out = Rig::answering([reply, Reply::text("No.")]).run(["-p", "Make it"]);
+    let hints: Vec<&str> = out.stderr.lines().filter(|line| line.starts_with("hint: ")).collect();
+    assert_eq!(hints.len(), 1, "{}", out.stderr);
+    assert!(hints[0].starts_with("hint: to allow these tools, add --allowed-tools Bash,Write;"), "{hints:?}");
+    assert_eq!(out.stderr.lines().count(), 3, "each reason once: {}", out.stderr);
     let rig = Rig::answering([
         Reply::tool("Bash", json!({ "command": "touch made.txt", "description": "Makes a file" })),
         Reply::text("I was not allowed to."),
@@ -158,7 +166,13 @@ fn a_refused_call_is_told_with_the_flag_that_would_allow_it() {
     assert!(!rig.project.path().join("made.txt").exists());
     let frames = out.frames();
     let denied = frames.iter().find(|f| f["subtype"] == "permission_denied").unwrap();
-    assert!(denied["message"].as_str().unwrap().contains("--allowed-tools Bash"), "{denied}");
+    let message = denied["message"].as_str().unwrap();
+    assert!(message.starts_with("Bash was refused, because") && !message.contains("--"), "{denied}");
+    let sent = format!("{:?}", rig.requests());
+    assert!(
+        !sent.contains("allowed-tools") && !sent.contains("bypassPermissions"),
+        "the model is told: {sent}"
+    );
     assert_eq!(out.result()["permission_denials"][0]["tool_name"], "Bash");
 }
 

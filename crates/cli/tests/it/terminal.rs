@@ -87,7 +87,10 @@ fn a_person_sees_what_is_done_and_what_it_costs() {
     assert!(shown.contains("✓ Glob a-rather-long-pattern"), "{shown}");
     assert!(shown.contains("✗ Bash touch x") && shown.contains("refused"), "{shown}");
     assert!(shown.contains("Nothing there.]0;owned Really.\n"), "nothing may steer the terminal: {shown:?}");
-    let last = lines.last().unwrap();
+    // Whole, though the terminal is narrower.
+    let [.., last, warning, hint] = lines.as_slice() else { panic!("{shown}") };
+    assert!(warning.starts_with("warning: Bash was refused") && warning.ends_with("is permitted"), "{shown}");
+    assert!(hint.contains("--allowed-tools Bash") && hint.ends_with("bypassPermissions"), "{shown}");
     assert!(last.starts_with("— 2 turns · ") && last.contains("1,210 tokens in, 39 out · $0.0"), "{shown}");
     assert!(text.contains("\u{1b}[2m"), "progress is dim");
     assert_eq!(shown.matches("Nothing there.").count(), 1, "the answer is shown once");

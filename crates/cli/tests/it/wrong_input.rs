@@ -12,10 +12,10 @@ fn rig() -> Rig {
 #[test]
 fn wrong_usage_is_exit_2_with_a_way_out() {
     let table: &[(&[&str], &str)] = &[
-        (&["-p", "Go", "--model", ""], "error: the model name is empty: give one with `--model NAME`"),
+        (&["-p", "Go", "--model", ""], "error: the model name is empty: give a model with --model NAME"),
         (
             &["-p", "Go", "--model", "qwen3-max", "--provider", "openai", "--max-budget-usd", "1"],
-            "error: a budget needs the price of qwen3-max, which is not known",
+            "error: a budget needs the price of qwen3-max, which is not known: leave --max-budget-usd out",
         ),
         (
             &["-p", "Go", "--max-budget-usd", "0"],
@@ -45,7 +45,7 @@ fn wrong_usage_is_exit_2_with_a_way_out() {
         (&["-p", "Go", "--provider", "acme"], "error: there is no provider \"acme\": there are anthropic, "),
         (
             &["-p", "Go", "--model", "acme-1"],
-            "error: no provider is known for the model \"acme-1\": name one with",
+            "error: no provider is known for the model \"acme-1\": name one with --provider NAME",
         ),
         (
             &["-p", "Go", "--base-url", "nonsense"],

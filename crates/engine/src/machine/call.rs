@@ -19,7 +19,7 @@ pub struct Call {
     pub(super) state: CallState,
     /// The log says that it began, in this process or an earlier one.
     pub(super) has_begun: bool,
-    /// A record is missing since the call was made. It may have held the call's ruling or its beginning.
+    /// A record is missing since the last one about the call. It may have held the call's ruling or its beginning.
     pub(super) is_uncertain: bool,
 }
 
@@ -121,13 +121,15 @@ impl Call {
     pub(super) fn on_opened(&mut self) {
         let may_have_begun = match self.state {
             CallState::Started => true,
-            CallState::New | CallState::Ready => self.is_uncertain,
-            CallState::Refused(..) | CallState::Lost | CallState::Waiting(..) | CallState::Finished => false,
+            // The answer to a question may be what is missing, and that the call began again with it.
+            CallState::New | CallState::Ready | CallState::Waiting(..) => self.is_uncertain,
+            CallState::Refused(..) | CallState::Lost | CallState::Finished => false,
         };
         if may_have_begun {
-            self.state = match self.effect() {
-                Effect::Unsafe => CallState::Lost,
-                Effect::ReadOnly | Effect::Idempotent => CallState::Ready,
+            self.state = match (self.effect(), &self.state) {
+                (Effect::Unsafe, _) => CallState::Lost,
+                (_, CallState::Waiting(..)) => return,
+                (Effect::ReadOnly | Effect::Idempotent, _) => CallState::Ready,
             };
         }
     }

@@ -415,6 +415,7 @@ impl Machine {
             }
         };
         call.ruled = Some(ruled.clone());
+        call.is_uncertain = false;
         if ruling.decision == Decision::Deny
             && !is_impossible
             && let Some(run) = self.open_run_mut()
@@ -446,6 +447,7 @@ impl Machine {
     fn set_state(&mut self, id: CallId, state: CallState) {
         if let Some(call) = self.calls.iter_mut().find(|c| c.id == id && c.is_open()) {
             call.state = state;
+            call.is_uncertain = false;
         }
     }
 

@@ -383,6 +383,17 @@ fn a_missing_record_makes_an_unsafe_call_lost() {
     let mut reads = Script::new(RunLimits::default());
     reads.push(calls(0, 1)).push(allowed(id(0, 0), Effect::ReadOnly)).gap().open();
     assert_eq!(reads.machine.next(), Step::Run(vec![id(0, 0)]));
+    // The answer to a question and the beginning that followed may both be missing.
+    let mut waits = Script::new(RunLimits::default());
+    waits.push(calls(0, 1)).push(allowed(id(0, 0), Effect::Unsafe)).push(asked(id(0, 0)));
+    let mut known = waits.clone();
+    assert_eq!(closing(&recorded(waits.gap().open().machine.next())), [(id(0, 0), Outcome::Lost)]);
+    known.open();
+    assert_eq!(known.machine.next(), Step::Wait(vec![AskId::of_tool(id(0, 0), 0)]), "nothing is missing");
+    // What a later record says of the call is certain again.
+    let mut ruled_after = Script::new(RunLimits::default());
+    ruled_after.push(calls(0, 1)).gap().push(allowed(id(0, 0), Effect::Unsafe)).open();
+    assert_eq!(ruled_after.machine.next(), Step::Run(vec![id(0, 0)]));
     // Ruling and beginning may both be missing.
     let mut unruled = Script::new(RunLimits::default());
     unruled.push(calls(0, 1)).gap().open();

@@ -173,7 +173,18 @@ async fn permission_options_decide_what_runs() {
         // Whoever forgot to allow a tool sees it in the result.
         let denied: Vec<&str> = result.denials.iter().map(|d| d.tool.as_str()).collect();
         assert_eq!(denied, if made { vec![] } else { vec!["Bash"] });
-        assert!(result.denials.iter().all(|d| d.reason.contains("allow_tool(\"Bash\")")));
+        for denial in &result.denials {
+            // The narrowest remedy comes first.
+            let advice = denial.advice();
+            let at = |text: &str| advice.find(text).unwrap_or_else(|| panic!("{text}: {advice}"));
+            assert!(at("allow_tool(\"Bash\")") < at("permission_mode("), "{advice}");
+        }
+        // The model is told why, and nothing about how.
+        let told = format!("{:?}", model.requests());
+        assert_eq!(told.contains("Bash was refused, because"), !made);
+        for remedy in ["allow_tool", "allowed-tools", "bypassPermissions", "permission_mode"] {
+            assert!(!told.contains(remedy), "{remedy}");
+        }
         made
     };
     assert!(!ran(|_| {}).await);
@@ -272,7 +283,7 @@ fn what_makes_no_agent_is_said() {
         (refused(key, |o| o.context_window = Some(0)), "context_window is 0"),
         (refused(key, |o| o.idle_timeout = std::time::Duration::ZERO), "idle_timeout is 0"),
         (refused(key, |o| o.thinking = Some(ThinkingMode::Enabled { budget_tokens: 0 })), "thinking is 0"),
-        (refused(&[("OPENAI_API_KEY", "k-test")], |_| {}), "give a model with `--model NAME`"),
+        (refused(&[("OPENAI_API_KEY", "k-test")], |_| {}), "give a model with the option `model`"),
         (
             refused(key, |o| o.provider = Some("nobody".into())),
             "there is no provider \"nobody\": there are anthropic",

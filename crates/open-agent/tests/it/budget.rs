@@ -282,7 +282,10 @@ async fn budget_scope_decides_whether_earlier_spending_counts() {
 fn a_session_scope_needs_a_limit_of_the_agents_own() {
     let scope = |builder: AgentBuilder| builder.budget_scope(BudgetScope::Session).build().err();
     let error = scope(builder(Scripted::new([]))).unwrap();
-    assert!(error.to_string().contains("budget_scope is session, but there is no max_budget_usd"), "{error}");
+    assert!(
+        error.to_string().contains("there is no limit that it applies to: set `max_budget_usd`"),
+        "{error}"
+    );
     let shared = Arc::new(Budget::new(usd("1")));
     assert!(matches!(
         scope(builder(Scripted::new([])).budget(shared)),
