@@ -170,8 +170,8 @@ mod tests {
 
     #[test]
     fn many_matches_in_a_long_line_cost_no_more_than_their_number() {
-        // A look at the whole text for each match would take hours of the deep number, and minutes of the small one.
-        let count = open_agent_testkit::cases(200_000, 2_000_000);
+        // A look at the whole text for each match would take many minutes.
+        let count = open_agent_testkit::cases(200_000, 300_000);
         let body = format!("first\r\n{}", "a,".repeat(count));
         for end in ["", "\r\n"] {
             let (found, edited) = edit(&format!("{body}{end}"), "a", "b");

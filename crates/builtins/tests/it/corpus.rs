@@ -137,9 +137,10 @@ const LANGUAGES: &[Language] = &[
     },
 ];
 
-/// All fit into Latin-1, so that every text of these can be written in every form.
+/// All fit into Latin-1, so that every text of these can be written in every form. No two characters beyond ASCII stand side
+/// by side: in a text of hardly anything else, Edit would rightly take them for one character of another encoding.
 const NAMES: &[&str] =
-    &["i", "value", "total_of", "naïve", "größe", "x2", "año", "getÆther", "tmp", "_", "«q»", "TODO"];
+    &["i", "value", "total_of", "naïve", "straße", "x2", "año", "getÆther", "tmp", "_", "«q»", "TODO"];
 /// Beyond Latin-1: two, three and four bytes in UTF-8, one and two units in UTF-16, and a combining mark.
 const WIDE_NAMES: &[&str] = &["цена", "値段", "😀", "e\u{301}", "𝛼", "“quoted”"];
 const INDENTS: &[&str] = &["    ", "  ", "\t", "        ", " \t", "   "];
