@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use open_agent_testkit::server::{ModelServer, Recorded, Reply, Script};
@@ -18,6 +19,14 @@ pub(crate) struct Rig {
     pub server: ModelServer,
     pub home: TempDir,
     pub project: TempDir,
+}
+
+static HANGUP: Once = Once::new();
+
+/// Makes the programs that are started from here hear SIGHUP. Tests that run under nohup are started with that signal
+/// ignored, and so is what they start; a signal that has a handler is reset to its default there.
+fn hear_hangups() {
+    signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::default()).unwrap();
 }
 
 pub(crate) struct Outcome {
@@ -48,6 +57,7 @@ impl Rig {
 
     /// The program without server and key.
     pub(crate) fn bare<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
+        HANGUP.call_once(hear_hangups);
         let mut command = Command::new(env!("CARGO_BIN_EXE_open-agent"));
         command.args(args).current_dir(self.project.path()).env_clear();
         command.env("TEST_RIG", self.project.path());
