@@ -83,7 +83,7 @@ async fn h_prv_06_h_prv_07_no_failure_of_a_call_ends_the_run() {
         .and_call("fail", "{}");
     let (world, results) = results_of(reply, RunLimits::default()).await;
     assert!(results[0].contains("There is no tool \"reed_file!\". Did you mean read"), "{}", results[0]);
-    assert!(results[1].contains("invalid type: string \"one\", expected u32"), "{}", results[1]);
+    assert!(results[1].contains("n has to be a whole number, but is a string \"one\""), "{}", results[1]);
     assert_eq!(results[2], "The tool panicked: boom 3");
     assert!(results[3].contains("not valid JSON (EOF while parsing"), "{}", results[3]);
     assert_eq!(results[4], "no luck");
