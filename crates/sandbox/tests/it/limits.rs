@@ -96,6 +96,10 @@ async fn output_ends_at_its_limit_and_the_exit_says_so() {
         "just as much"
     );
 
+    // Its output is over and was not too much, so it may go on.
+    let (_, exit) = run(limited("printf 0123456789; exec >&- 2>&-; sleep 0.3; exit 5", ten)).await;
+    assert_eq!(exit, Exit { code: Some(5), ..Exit::default() });
+
     // Both outputs count together.
     let runner = runner();
     let mut running =
