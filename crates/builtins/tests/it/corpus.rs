@@ -1,7 +1,7 @@
 //! Texts to edit: generated ones in many languages with everything that makes matching hard, and the project's own files.
 //! The same in every run and on every machine; the generated ones never change.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Small numbers, the same in each run.
@@ -245,12 +245,23 @@ fn own() -> Vec<Source> {
     found
 }
 
+/// The first file of each language, then the second of each, and so on: few files, and yet all languages.
+fn by_turns(files: Vec<Source>) -> Vec<Source> {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    let mut turns: Vec<(usize, Source)> = Vec::new();
+    for file in files {
+        let count = counts.entry(file.language.clone()).or_default();
+        turns.push((*count, file));
+        *count += 1;
+    }
+    turns.sort_by_key(|(turn, _)| *turn);
+    turns.into_iter().map(|(_, file)| file).collect()
+}
+
 /// So many texts: two generated ones, then one of the project's.
 pub(crate) fn corpus(count: usize) -> Vec<Source> {
     let mut random = Random(0xC0FF_EE00_1234_5678);
-    let own = own();
-    let stride = own.len() / (count / 3 + 1);
-    let mut own = own.into_iter().step_by(stride.max(1));
+    let mut own = by_turns(own()).into_iter();
     let texts = (0..count).map(|n| match n % 3 {
         2 => own.next().unwrap(),
         _ => generated(&LANGUAGES[(n - n / 3) % LANGUAGES.len()], &mut random),
