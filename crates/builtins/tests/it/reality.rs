@@ -78,7 +78,8 @@ fn change(random: &mut Random, lines: &[(String, String)]) -> Option<(usize, usi
         let old: Vec<&str> = lines[start..start + len].iter().map(|l| l.0.as_str()).collect();
         let plain: String = lines.iter().map(|l| format!("{}\n", l.0)).collect();
         let needle = old.join("\n");
-        if needle.trim().len() < 4 || plain.matches(&needle).count() != 1 {
+        // The last place where it is found may overlap the first one.
+        if needle.trim().len() < 4 || plain.find(&needle) != plain.rfind(&needle) {
             continue;
         }
         let mut new: Vec<String> = old.iter().map(|l| (*l).to_owned()).collect();

@@ -7,6 +7,7 @@ mod budget_tree;
 mod claude;
 mod crash;
 mod crash_told;
+mod events;
 mod laws;
 mod media;
 mod queue;
