@@ -149,7 +149,8 @@ impl Agent {
     ///
     /// A message that comes too late for the run starts the next one, before the call that started the first run returns:
     /// its result is that of the last run then. After an interrupt or at the end of the budget, messages wait for the next
-    /// call instead. An idle agent starts a run in the background.
+    /// call instead. An idle agent starts a run in the background. A run that waits for an answer to a question is idle: as
+    /// a prompt would, the message closes the question and goes on without it.
     ///
     /// # Errors
     ///

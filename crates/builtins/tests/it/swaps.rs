@@ -17,7 +17,7 @@ const TRIES: usize = 150;
 const DEEP_TRIES: usize = 10_000;
 
 fn tries() -> usize {
-    if std::env::var_os("OPEN_AGENT_DEEP").is_some() { DEEP_TRIES } else { TRIES }
+    open_agent_testkit::cases(TRIES, DEEP_TRIES)
 }
 
 const SECRET: &str = "the secret text";
