@@ -233,6 +233,16 @@ impl Agent {
 
     /// Answers a question and goes on with the run that waits for it. Returns the result of that run.
     pub async fn answer(&self, ask: AskId, answer: Answer) -> Result<QueryResult, AgentError> {
+        let running = self.inner.running().clone();
+        if let Some(running) = running {
+            match running.mailbox.send(Command::Answer(ask, answer.clone())).await {
+                // It has ended in this moment, or waits: the answer lets it go on.
+                Err(EngineError::NoRun) => {}
+                Err(error) => return Err(error.into()),
+                // The run goes on with the answer; its result is that of the run.
+                Ok(_) => return self.start(Task::Resume, EventSink::none()).await_guarded().await,
+            }
+        }
         self.start(Task::Answer(ask, answer), EventSink::none()).await_guarded().await
     }
 
@@ -492,8 +502,13 @@ impl Inner {
         self.settings.send_modify(change);
         let running = self.running().clone();
         if let Some(running) = running {
-            // A mailbox that is full or closed: the run takes the settings up when it begins, or has ended.
-            running.mailbox.post(Command::Configure(self.settings.borrow().clone()));
+            let command = Command::Configure(self.settings.borrow().clone());
+            if !running.mailbox.post(command.clone())
+                && let Ok(runtime) = tokio::runtime::Handle::try_current()
+            {
+                // Full: it is told later. A run that has ended needs to know nothing any more.
+                runtime.spawn(async move { running.mailbox.send(command).await });
+            }
         }
     }
 

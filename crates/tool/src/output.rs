@@ -3,6 +3,8 @@
 use open_agent_model::{Change, Provenance, RawJson, ResultBlock};
 use serde::Serialize;
 
+use crate::ToolErrorKind;
+
 /// A call's answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolOutput {
@@ -12,6 +14,8 @@ pub struct ToolOutput {
     pub details: Option<RawJson>,
     /// The call failed, in a way that has more to say than [`crate::ToolError`].
     pub is_error: bool,
+    /// The kind of failure, if it failed; `None` for one that has no kind of its own. The log keeps it as the call's outcome.
+    pub error_kind: Option<ToolErrorKind>,
     /// What changes in the session.
     pub changes: Vec<Change>,
     /// Whether the text comes from someone whom the user trusts. A tool that brings text from elsewhere, such as a web page,
@@ -37,6 +41,13 @@ impl ToolOutput {
     pub fn with_change(mut self, change: Change) -> Self {
         self.changes.push(change);
         self
+    }
+
+    /// Marks it as failed in this way.
+    #[must_use]
+    pub fn as_error_of(mut self, kind: ToolErrorKind) -> Self {
+        self.error_kind = Some(kind);
+        self.as_error()
     }
 
     /// Marks it as failed.

@@ -341,6 +341,8 @@ async fn awkward_commands_are_answered_and_leave_nothing() {
             Expect::TimesOut => output.is_error && shown.contains("Timed out after 200 ms"),
         };
         assert!(fits, "{command}\n{expect:?}\n{shown}");
+        let timed_out = output.error_kind == Some(open_agent_tool::ToolErrorKind::TimedOut);
+        assert_eq!(timed_out, matches!(expect, Expect::TimesOut), "{command}");
         if matches!(expect, Expect::Left(_)) {
             let left = details(&output)["leftRunning"].as_array().unwrap().len();
             assert!(left > 0 && !sleepers(&w).is_empty(), "{command}");

@@ -84,19 +84,20 @@ impl Driver {
             }
         };
         let api_ms = millis(began.elapsed());
-        let cost = match &answered {
-            Some(Ok(())) => cost_of(price, &billed(&assembler, sent)),
+        let told = assembler.usage().total();
+        let used = match &answered {
+            Some(Ok(())) => billed(&assembler, sent),
             // It broke off, so what was told is less than what came.
             _ if assembler.output_bytes() > 0 => {
-                let (told, guess) = (billed(&assembler, sent), guessed(&assembler, sent));
-                cost_of(price, &Usage { output_tokens: told.output_tokens.max(guess.output_tokens), ..told })
+                let (billed, guess) = (billed(&assembler, sent), guessed(&assembler, sent));
+                Usage { output_tokens: billed.output_tokens.max(guess.output_tokens), ..billed }
             }
-            _ => cost_of(price, &assembler.usage().total()),
+            _ => told,
         };
+        let source = if used == told { CostSource::Computed } else { CostSource::Estimated };
+        let cost = cost_of(price, &used);
         host.budget.settle(reservation, cost);
-        let usage = assembler.usage().total();
-        let is_counted = usage != Usage::default() || cost == Some(Cost(0));
-        let source = if is_counted { CostSource::Computed } else { CostSource::Estimated };
+        let usage = told;
         let ttft_ms = first.map(|first: Instant| millis(first.duration_since(began)));
         let spent = Spent { usage, cost, cost_source: cost.map(|_| source.into()), api_ms, ttft_ms };
         match answered {

@@ -215,7 +215,7 @@ impl LiveCalls {
         let done = match returned {
             Ok(output) => Done {
                 call: live.call,
-                outcome: if output.is_error { Outcome::Error } else { Outcome::Ok }.into(),
+                outcome: outcome(output.is_error, output.error_kind).into(),
                 content: bound(output.content),
                 details: output.details,
                 provenance: output.provenance,
@@ -243,13 +243,17 @@ fn failed(call: CallId, error: &ToolError, ms: u64) -> Done {
         tracing::debug!(%call, error = %source, "a tool failed");
     }
     let text = if error.text().is_empty() { "The tool failed without saying why." } else { error.text() };
-    let outcome = match error.kind() {
-        ToolErrorKind::TimedOut => Outcome::TimedOut,
-        ToolErrorKind::Cancelled => Outcome::Interrupted,
-        _ => Outcome::Error,
-    };
-    let done = Done::without_result(call, outcome, text);
+    let done = Done::without_result(call, outcome(true, Some(error.kind())), text);
     Done { content: bound(done.content.clone()), ms, ..done }
+}
+
+fn outcome(is_error: bool, kind: Option<ToolErrorKind>) -> Outcome {
+    match kind {
+        _ if !is_error => Outcome::Ok,
+        Some(ToolErrorKind::TimedOut) => Outcome::TimedOut,
+        Some(ToolErrorKind::Cancelled) => Outcome::Interrupted,
+        _ => Outcome::Error,
+    }
 }
 
 /// `written` is the input that the model wrote: another one is stored with the ruling.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use open_agent_model::{Cost, RunId, Seq, StopReason, Timestamp};
+use open_agent_model::{RunId, Seq, StopReason, Timestamp};
 use open_agent_session::{ModelDone, ModelFailed, ModelSettings, Notice, RunEnded, RunStarted};
 
 use crate::{Totals, Words};
@@ -91,12 +91,6 @@ impl RunFold {
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.ended.is_none()
-    }
-
-    /// Returns what its requests cost so far; `None` if a price is not known.
-    #[must_use]
-    pub fn cost(&self) -> Option<Cost> {
-        self.totals.cost
     }
 
     pub(super) fn on_answer(&mut self, done: &ModelDone) {

@@ -5,6 +5,7 @@
 mod budget;
 mod budget_tree;
 mod claude;
+mod commands;
 mod crash;
 mod crash_told;
 mod events;

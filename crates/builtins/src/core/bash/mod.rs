@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use open_agent_model::{Access, Change};
-use open_agent_tool::{Descendant, Exit, LimitHit, PathKind, Running, Tool, ToolCx, ToolError, ToolOutput};
+use open_agent_tool::{
+    Descendant, Exit, LimitHit, PathKind, Running, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
@@ -210,6 +212,11 @@ impl Report {
         };
         let mut result = ToolOutput::text(head_and_tail(text, &whole)).with_details(&details);
         result.is_error = is_error;
+        result.error_kind = match self.end {
+            End::TimedOut => Some(ToolErrorKind::TimedOut),
+            End::Interrupted => Some(ToolErrorKind::Cancelled),
+            End::Exited(_) => None,
+        };
         result.changes.extend(change.map(Change::Cwd));
         result
     }
