@@ -38,6 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         answers: Vec::new(),
         cancel: CancellationToken::new(),
         progress: Arc::new(|_, _| {}),
+        blobs: Arc::new(open_agent_tool::Absent),
         ports: Ports {
             files: Arc::new(PlainFiles::new(env.get("HOME").map(PathBuf::from), std::env::temp_dir())),
             runner: Arc::new(PlainRunner::new(&env, REMOVED_VARIABLES)),

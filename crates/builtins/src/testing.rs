@@ -38,6 +38,7 @@ pub(crate) fn folder_of_files(files: usize, content: &str) -> (TempDir, ToolCx) 
         answers: Vec::new(),
         cancel: CancellationToken::new(),
         progress: Arc::new(|_, _| {}),
+        blobs: Arc::new(open_agent_tool::Absent),
         ports: Ports {
             tasks: Arc::new(Absent),
             files: Arc::new(PlainFiles::new(None, root)),

@@ -466,6 +466,7 @@ pub(crate) fn event_of(record: &Stored, machine: &Machine) -> Option<AgentEvent>
         | SessionEntry::Prefix(_)
         | SessionEntry::ToolsChanged(_)
         | SessionEntry::Withheld(_)
+        | SessionEntry::BlobsLost { .. }
         | SessionEntry::Started { .. }
         | SessionEntry::Unknown(_) => return None,
     })

@@ -38,6 +38,14 @@ pub enum Invalid {
         /// Which block.
         block: usize,
     },
+    /// A block refers to a blob whose content nobody has read.
+    #[error("message {message}, block {block} refers to a blob that was not read")]
+    UnreadBlob {
+        /// Which message.
+        message: usize,
+        /// Which block.
+        block: usize,
+    },
     /// A block stands in a message of the wrong role, or a result after other content.
     #[error("message {message}, block {block} must not stand there")]
     MisplacedBlock {
@@ -164,6 +172,9 @@ fn check_blocks(at: usize, message: &Message) -> Result<(), Invalid> {
             Block::ToolUse(_) => place(message.role == Role::Assistant)?,
             Block::ToolResult(_) => place(message.role == Role::User && !results_over)?,
             Block::Image(_) | Block::Document { .. } | Block::Opaque { .. } => {}
+        }
+        if block.blobs().any(|used| used.blob().content().is_none()) {
+            return Err(Invalid::UnreadBlob { message: at, block: i });
         }
         results_over |= !matches!(block, Block::ToolResult(_));
     }

@@ -4,6 +4,7 @@
 //! Does no IO, spawns nothing, reads no clock. (`Env::from_process` is called by binaries only.)
 
 mod assemble;
+mod blob;
 mod call;
 mod catalogue;
 mod check;
@@ -27,6 +28,7 @@ mod task;
 mod usage;
 
 pub use assemble::{Assembled, Assembler, Landed};
+pub use blob::{BadBlobId, Blob, BlobId, BlobUse, ResultText};
 pub use call::{
     Access, Change, Decision, Effect, FileSeen, FileStamp, InodeStamp, Layer, Outcome, PermissionMode,
     Provenance, Ruling, RunStatus, Slot,

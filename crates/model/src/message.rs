@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{MessageId, RawJson, ToolUseId};
+use crate::{Blob, MessageId, RawJson, ResultText, ToolUseId};
 
 /// Who wrote a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -142,7 +142,7 @@ pub enum ResultBlock {
     /// Text.
     Text {
         /// The text.
-        text: String,
+        text: ResultText,
     },
     /// A picture.
     Image {
@@ -162,7 +162,7 @@ pub enum ResultBlock {
         /// Its name.
         uri: String,
         /// What it says.
-        text: String,
+        text: ResultText,
     },
 }
 
@@ -170,7 +170,7 @@ impl ResultBlock {
     /// A text part.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
-        Self::Text { text: text.into() }
+        Self::Text { text: ResultText::Inline(text.into()) }
     }
 }
 
@@ -190,6 +190,13 @@ pub enum Source {
     Url {
         /// The address.
         url: String,
+    },
+    /// In a blob of the session.
+    Blob {
+        /// Such as `image/png`.
+        media_type: String,
+        /// Which blob. It holds the bytes as they are; the content of the reference is their base64.
+        blob: Blob,
     },
 }
 

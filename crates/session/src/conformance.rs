@@ -22,7 +22,7 @@ use open_agent_model::{CallId, RawJson, Seq, SessionId, Timestamp};
 
 use crate::{
     Claim, DamageKind, Durability, EncodedRecord, Log, Owner, SessionEntry, SessionStore, SessionWriter,
-    StoreError, Stored, encode,
+    StoreError, Stored, blob_id, encode,
 };
 
 /// Changes the bytes of a log: its lines, a line feed after each.
@@ -83,6 +83,32 @@ pub async fn all(make: impl Fn() -> Arc<dyn SessionStore>) {
     a_parked_claim_goes_on_if_nobody_else_came(&make()).await;
     a_parked_claim_ends_when_another_is_made(&make()).await;
     sessions_do_not_mix(&*make()).await;
+    blobs_are_kept_by_session(&*make()).await;
+}
+
+async fn blobs_are_kept_by_session(store: &dyn SessionStore) {
+    let blobs = store.blobs();
+    let (bytes, empty) = (b"\x00\xffbytes".as_slice(), b"".as_slice());
+    let (name, of_empty) = (blob_id(bytes), blob_id(empty));
+    assert_eq!(blobs.get(&id("a"), &name).await.unwrap(), None);
+    // The same twice is the same once, and a claim is not needed.
+    for durability in [Durability::Written, Durability::Synced] {
+        blobs.put(&id("a"), &name, bytes, durability).await.unwrap();
+    }
+    blobs.put(&id("a"), &of_empty, empty, Durability::Written).await.unwrap();
+    assert_eq!(blobs.get(&id("a"), &name).await.unwrap().as_deref(), Some(bytes));
+    assert_eq!(blobs.get(&id("a"), &of_empty).await.unwrap().as_deref(), Some(empty));
+    assert_eq!(blobs.get(&id("b"), &name).await.unwrap(), None, "sessions share none");
+    // What is not what its name says is not returned.
+    let lie = blob_id(b"truth");
+    blobs.put(&id("a"), &lie, b"lie", Durability::Written).await.unwrap();
+    assert_eq!(blobs.get(&id("a"), &lie).await.unwrap(), None);
+
+    blobs.copy_all(&id("a"), &id("b")).await.unwrap();
+    blobs.copy_all(&id("none"), &id("b")).await.unwrap();
+    blobs.copy_all(&id("a"), &id("b")).await.unwrap();
+    assert_eq!(blobs.get(&id("b"), &name).await.unwrap().as_deref(), Some(bytes));
+    assert!(bytes_of(store, &id("a")).await.is_empty(), "the log has nothing of it");
 }
 
 async fn what_is_appended_is_read(store: &dyn SessionStore) {

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use open_agent_model::{
-    Access, AgentId, Answer, AskId, CallId, Change, Cost, CostSource, Effect, Effort, Message, Open, Outcome,
-    PermissionMode, Prefix, Provenance, ProviderErrorKind, Question, QueueId, RawJson, ResultBlock, Ruling,
-    RunId, RunStatus, Seq, SessionId, StopReason, Task, TaskEnd, TaskId, ThinkingMode, Timestamp, ToolSpec,
-    Usage, path_text,
+    Access, AgentId, Answer, AskId, BlobId, CallId, Change, Cost, CostSource, Effect, Effort, Message, Open,
+    Outcome, PermissionMode, Prefix, Provenance, ProviderErrorKind, Question, QueueId, RawJson, ResultBlock,
+    Ruling, RunId, RunStatus, Seq, SessionId, StopReason, Task, TaskEnd, TaskId, ThinkingMode, Timestamp,
+    ToolSpec, Usage, path_text,
 };
 use serde::{Deserialize, Serialize};
 
@@ -53,6 +53,11 @@ pub enum SessionEntry {
     Noticed(Notice),
     /// Pictures and documents that the provider refused are not sent any more.
     Withheld(Withheld),
+    /// Blobs are missing or damaged: from here on a note stands wherever the conversation so far refers to one.
+    BlobsLost {
+        /// Which blobs.
+        ids: Vec<BlobId>,
+    },
     /// The policy decided whether a call runs.
     Ruled(Ruled),
     /// A question was put and waits for an answer.
@@ -326,6 +331,8 @@ pub enum NoticeKind {
     ToolsChanged,
     /// Records of the log are damaged; what they held is lost.
     LogDamaged,
+    /// Blobs of the session are missing or damaged; notes stand in their place from now on.
+    BlobsLost,
 }
 
 /// See [`SessionEntry::Withheld`].

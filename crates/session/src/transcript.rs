@@ -13,7 +13,7 @@ use open_agent_model::{
     Block, CallId, Message, MessageId, Open, ResultBlock, Role, RunId, Seq, ToolResult, ToolUse, ToolUseId,
 };
 
-use crate::withhold::{suspects, withhold};
+use crate::withhold::{replace_lost, suspects, withhold};
 use crate::{Done, MediaScope, ModelDone, Origin, SessionEntry, Stored};
 
 /// What stands in for a beginning that is lost: no vendor accepts a conversation that begins with an answer.
@@ -105,6 +105,7 @@ impl Transcript {
             SessionEntry::Done(done) => self.push_result(done),
             SessionEntry::RunEnded(_) => self.push_partial(),
             SessionEntry::Withheld(withheld) => withhold(&mut self.messages, withheld),
+            SessionEntry::BlobsLost { ids } => replace_lost(&mut self.messages, ids),
             _ => {}
         }
     }

@@ -1,19 +1,20 @@
-//! Pictures and documents that a provider refused, and the notes that stand in their place. Says what becomes of a
-//! message; which messages are meant is the entry's business.
+//! Contents that are not sent any more, and the notes that stand in their place: pictures and documents that a provider
+//! refused, and what was in blobs that are lost. Says what becomes of a message; which messages are meant is the entry's
+//! business.
 
 use std::sync::Arc;
 
-use open_agent_model::{Block, Message, ResultBlock, ToolResult};
+use open_agent_model::{Blob, BlobId, Block, Message, ResultBlock, ResultText, Source, ToolResult};
 
 use crate::{MediaScope, Withheld};
 
 /// The messages that media could be withheld from: the newest one is suspected before all others, for those before it
 /// have been accepted once. `None` if there are none.
 pub(crate) fn suspects(messages: &[Arc<Message>]) -> Option<MediaScope> {
-    if messages.last().is_some_and(|m| has_media(m)) {
+    if messages.last().is_some_and(|m| has(m, |content| content.is_media())) {
         Some(MediaScope::LastMessage)
     } else {
-        messages.iter().any(|m| has_media(m)).then_some(MediaScope::All)
+        messages.iter().any(|m| has(m, |content| content.is_media())).then_some(MediaScope::All)
     }
 }
 
@@ -22,49 +23,99 @@ pub(crate) fn withhold(messages: &mut [Arc<Message>], withheld: &Withheld) {
         MediaScope::LastMessage => messages.len().saturating_sub(1),
         MediaScope::All => 0,
     };
-    for message in messages.iter_mut().skip(first).filter(|m| has_media(m)) {
-        let content = message.content.iter().map(|b| without_media(b, &withheld.reason)).collect();
-        // A new `Arc`: encodings are kept by it.
-        *message = Arc::new(Message { content, ..Message::clone(message) });
+    let why = format!(
+        "It was taken out because the provider refused it: {}. Do not send it again unchanged.",
+        withheld.reason
+    );
+    for message in messages.iter_mut().skip(first) {
+        replace(message, &why, |content| content.is_media());
     }
 }
 
-fn has_media(message: &Message) -> bool {
+/// Puts notes in the place of what was in these blobs.
+pub(crate) fn replace_lost(messages: &mut [Arc<Message>], ids: &[BlobId]) {
+    let why = "It is lost: the file that held it is missing from the session, or damaged.";
+    for message in messages {
+        replace(message, why, |content| content.blob().is_some_and(|blob| ids.contains(blob.id())));
+    }
+}
+
+/// A part of a message that a note can stand for.
+#[derive(Clone, Copy)]
+enum Content<'a> {
+    Picture(&'a Source),
+    Document(&'a Source, &'a Option<String>),
+    /// A text of a result.
+    Text(&'a ResultText),
+}
+
+impl<'a> Content<'a> {
+    /// Returns what a block that is no result holds.
+    fn of(block: &'a Block) -> Option<Self> {
+        match block {
+            Block::Image(source) => Some(Self::Picture(source)),
+            Block::Document { source, title } => Some(Self::Document(source, title)),
+            _ => None,
+        }
+    }
+
+    fn of_part(part: &'a ResultBlock) -> Self {
+        match part {
+            ResultBlock::Image { source } => Self::Picture(source),
+            ResultBlock::Document { source, title } => Self::Document(source, title),
+            ResultBlock::Text { text } | ResultBlock::Resource { text, .. } => Self::Text(text),
+        }
+    }
+
+    fn is_media(self) -> bool {
+        matches!(self, Self::Picture(_) | Self::Document(..))
+    }
+
+    fn blob(self) -> Option<&'a Blob> {
+        match self {
+            Self::Picture(Source::Blob { blob, .. }) | Self::Document(Source::Blob { blob, .. }, _) => {
+                Some(blob)
+            }
+            Self::Text(ResultText::Blob(blob)) => Some(blob),
+            _ => None,
+        }
+    }
+
+    fn note(self, why: &str) -> String {
+        let what = match self {
+            Self::Picture(_) => "A picture".to_owned(),
+            Self::Document(_, Some(title)) => format!("The document {title:?}"),
+            Self::Document(_, None) => "A document".to_owned(),
+            Self::Text(_) => "A text".to_owned(),
+        };
+        format!("[{what} was here. {why}]")
+    }
+}
+
+fn has(message: &Message, is_meant: impl Fn(Content<'_>) -> bool) -> bool {
     message.content.iter().any(|block| match block {
-        Block::Image(_) | Block::Document { .. } => true,
-        Block::ToolResult(result) => result.content.iter().any(is_media),
-        _ => false,
+        Block::ToolResult(result) => result.content.iter().map(Content::of_part).any(&is_meant),
+        block => Content::of(block).is_some_and(&is_meant),
     })
 }
 
-fn is_media(block: &ResultBlock) -> bool {
-    matches!(block, ResultBlock::Image { .. } | ResultBlock::Document { .. })
-}
-
-fn without_media(block: &Block, reason: &str) -> Block {
-    match block {
-        Block::Image(_) => Block::Text(note("A picture", reason)),
-        Block::Document { title, .. } => Block::Text(note(&document(title.as_deref()), reason)),
-        Block::ToolResult(result) => {
-            let content = result.content.iter().map(|b| match b {
-                ResultBlock::Image { .. } => ResultBlock::text(note("A picture", reason)),
-                ResultBlock::Document { title, .. } => {
-                    ResultBlock::text(note(&document(title.as_deref()), reason))
-                }
-                other => other.clone(),
-            });
-            Block::ToolResult(ToolResult { content: content.collect(), ..result.clone() })
-        }
-        other => other.clone(),
+/// Puts notes in the place of what is meant. A message without any stays the same `Arc`: encodings are kept by it.
+fn replace(message: &mut Arc<Message>, why: &str, is_meant: impl Fn(Content<'_>) -> bool + Copy) {
+    if !has(message, is_meant) {
+        return;
     }
-}
-
-fn document(title: Option<&str>) -> String {
-    title.map_or_else(|| "A document".to_owned(), |title| format!("The document {title:?}"))
-}
-
-fn note(what: &str, reason: &str) -> String {
-    format!(
-        "[{what} was here. It was taken out because the provider refused it: {reason}. Do not send it again unchanged.]"
-    )
+    let part = |part: &ResultBlock| match Content::of_part(part) {
+        content if is_meant(content) => ResultBlock::text(content.note(why)),
+        _ => part.clone(),
+    };
+    let block = |block: &Block| match (block, Content::of(block)) {
+        (_, Some(content)) if is_meant(content) => Block::Text(content.note(why)),
+        (Block::ToolResult(result), _) => Block::ToolResult(ToolResult {
+            content: result.content.iter().map(part).collect(),
+            ..result.clone()
+        }),
+        (other, _) => other.clone(),
+    };
+    let content = message.content.iter().map(block).collect();
+    *message = Arc::new(Message { content, ..Message::clone(message) });
 }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use open_agent_model::{Seq, SessionId, Timestamp};
+use open_agent_model::{BlobId, Seq, SessionId, Timestamp};
 
+use crate::outline::Outlined;
 use crate::record::{Decoded, encode_tracked};
 use crate::{
     Claim, DamageKind, Durability, EncodedRecord, Lease, Log, Opened, Owner, RawLog, SessionEntry,
-    SessionStarted, SessionStore, StoreError, Stored,
+    SessionStarted, SessionStore, StoreError, Stored, blob_id,
 };
 
 /// Logs with more bytes than this are decoded on a thread of their own.
@@ -25,6 +26,7 @@ pub struct SessionWriter {
     head: Seq,
     /// The place of the next record; not always the one after `head`.
     next: Seq,
+    outlined: Outlined,
 }
 
 impl SessionWriter {
@@ -86,8 +88,8 @@ impl SessionWriter {
             }
         }
         let epoch = lease.epoch;
-        let mut writer =
-            Self { store, id, lease, head: head.max(log.head()), next: log.next().max(head.next()) };
+        let (head, next) = (head.max(log.head()), log.next().max(head.next()));
+        let mut writer = Self { store, id, lease, head, next, outlined: Outlined::default() };
         let opened = SessionEntry::Opened(Opened { epoch, owner });
         let started = started.filter(|_| log.records.is_empty()).map(SessionEntry::SessionStarted);
         let entries = started.into_iter().chain([opened]).collect();
@@ -101,17 +103,22 @@ impl SessionWriter {
         &self.id
     }
 
-    /// Appends all entries or none and returns them as stored.
+    /// Appends all entries or none and returns them as stored: pictures, documents and long results are put into blobs
+    /// first, and the records refer to those.
     ///
     /// # Errors
     ///
-    /// Returns the store's error; see [`SessionStore::append`].
+    /// Returns the store's error; see [`SessionStore::append`] and [`BlobStore::put`](crate::BlobStore::put).
     pub async fn append(
         &mut self,
-        entries: Vec<SessionEntry>,
+        mut entries: Vec<SessionEntry>,
         at: Timestamp,
         durability: Durability,
     ) -> Result<Vec<Stored>, StoreError> {
+        for (blob, bytes) in self.outlined.outline(&mut entries) {
+            self.store.blobs().put(&self.id, &blob, &bytes, durability).await?;
+            self.outlined.stored(blob);
+        }
         let mut records = Vec::with_capacity(entries.len());
         let mut encoded = Vec::with_capacity(entries.len());
         let mut next = self.next;
@@ -124,6 +131,17 @@ impl SessionWriter {
         self.head = self.store.append(&self.id, self.claim(), &encoded, durability).await?;
         self.next = next;
         Ok(records)
+    }
+
+    /// Keeps a text in the session without a record of it, and returns the blob's name.
+    ///
+    /// # Errors
+    ///
+    /// Returns the store's error; see [`BlobStore::put`](crate::BlobStore::put).
+    pub async fn keep(&mut self, text: &str) -> Result<BlobId, StoreError> {
+        let blob = blob_id(text.as_bytes());
+        self.store.blobs().put(&self.id, &blob, text.as_bytes(), Durability::Written).await?;
+        Ok(blob)
     }
 
     /// Releases file handles and locks while the session is idle. The next append takes them up again.
@@ -154,7 +172,14 @@ impl SessionWriter {
 fn stored_form(record: Stored) -> Result<(Stored, EncodedRecord), StoreError> {
     let (encoded, is_changed) = encode_tracked(&record)?;
     match is_changed.then(|| encoded.decode()) {
-        Some(Decoded::Record(stored)) => Ok((stored, encoded)),
+        Some(Decoded::Record(stored)) => {
+            stored
+                .entry
+                .blobs()
+                .zip(record.entry.blobs())
+                .for_each(|(to, from)| to.blob().fill_from(from.blob()));
+            Ok((stored, encoded))
+        }
         _ => Ok((record, encoded)),
     }
 }

@@ -12,7 +12,7 @@ use open_agent_model::{AgentId, Answer, CallId, FileStamp, Question, RawJson, Ru
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
-use crate::{CommandRunner, Files, Ports, Suspended, Tasks};
+use crate::{Blobs, CommandRunner, Files, Ports, Suspended, Tasks};
 
 /// Session state as a call sees it: a fold of the log.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -51,6 +51,8 @@ pub struct CxParts {
     pub cancel: CancellationToken,
     /// Where progress goes.
     pub progress: ProgressSink,
+    /// The session's blobs.
+    pub blobs: Arc<dyn Blobs>,
     /// The ports.
     pub ports: Ports,
 }
@@ -180,6 +182,12 @@ impl ToolCx {
     #[must_use]
     pub fn tasks(&self) -> &dyn Tasks {
         &*self.0.parts.ports.tasks
+    }
+
+    /// Contents that the session keeps beside its log.
+    #[must_use]
+    pub fn blobs(&self) -> &dyn Blobs {
+        &*self.0.parts.blobs
     }
 
     /// All ports.

@@ -21,7 +21,7 @@ pub use error::{Suspended, ToolError, ToolErrorKind};
 pub use files::{Entry, EntryInfo, Files, Folder, Located, PathKind, file_stamp};
 pub use lenient::read_input;
 pub use output::ToolOutput;
-pub use ports::{Absent, Clock, PortError, Ports};
+pub use ports::{Absent, Blobs, Clock, PortError, Ports};
 pub use schema::schema_of;
 pub use set::{ToolSet, ToolSource};
 pub use tasks::{TaskSpec, TaskStatus, TaskWork, Tasks};

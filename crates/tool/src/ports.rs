@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use open_agent_model::Timestamp;
+use open_agent_model::{BlobId, BoxFuture, Timestamp};
 
 use crate::{CommandRunner, Files, Tasks};
 
@@ -16,6 +16,22 @@ pub trait Clock: Send + Sync {
 
     /// A number that was never given before and will not be again.
     fn new_id(&self) -> u128;
+}
+
+/// Contents that one session keeps beside its log.
+pub trait Blobs: Send + Sync {
+    /// Returns the bytes of a blob; `None` if the session has none of that name, or if its bytes are damaged.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`PortError::Io`] if the store cannot be read.
+    fn read<'a>(&'a self, id: &'a BlobId) -> BoxFuture<'a, Result<Option<Vec<u8>>, PortError>>;
+}
+
+impl Blobs for Absent {
+    fn read<'a>(&'a self, _id: &'a BlobId) -> BoxFuture<'a, Result<Option<Vec<u8>>, PortError>> {
+        Box::pin(async { Err(PortError::Absent("blobs")) })
+    }
 }
 
 /// Why a port did not do what it was asked.

@@ -1,14 +1,15 @@
-//! Read: a file's lines with numbers, a picture or a document. Memory is bounded whatever the file's size.
+//! Read: the lines of a file or of a blob of the session with numbers, a picture or a document. Memory is bounded whatever
+//! the file's size.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read as _, Seek};
-use std::path::Path;
+use std::io::{self, BufRead, BufReader, Cursor, Read as _, Seek};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use encoding_rs_io::DecodeReaderBytesBuilder;
-use open_agent_model::{Change, Effect, FileSeen, ResultBlock, Source};
+use open_agent_model::{BlobId, Change, Effect, FileSeen, ResultBlock, Source};
 use open_agent_tool::{Planned, PlannedTool, ToolCx, ToolError, ToolOutput, file_stamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,7 +33,7 @@ pub(super) struct Read;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Input {
-    /// The file; relative paths start at the working folder.
+    /// The file; relative paths start at the working folder. Or a `blob:` path that a result names.
     file_path: String,
     /// First line to read, counted from 1.
     offset: Option<u64>,
@@ -43,7 +44,7 @@ pub(super) struct Input {
 impl PlannedTool for Read {
     const NAME: &'static str = "Read";
     type Input = Input;
-    type Plan = (Input, Lookup);
+    type Plan = (Input, Place);
 
     fn description(&self) -> String {
         "Reads a file. Text comes with line numbers (`number<tab>line`), which are not part of the file; at most 2000 \
@@ -53,23 +54,53 @@ impl PlannedTool for Read {
     }
 
     fn plan(&self, input: Input, cx: &ToolCx) -> Planned<Self::Plan> {
+        // What the session holds was read or made by its own calls, which were ruled.
+        if let Some(blob) = BlobId::from_path(&input.file_path) {
+            let blob = blob.map_err(|bad| {
+                let path = &input.file_path;
+                ToolError::bad_input(format!("{bad}. A file of this name is read as \"./{path}\"."))
+            });
+            return Planned {
+                access: Vec::new(),
+                effect: Effect::ReadOnly,
+                plan: (input, Place::Blob(blob)),
+            };
+        }
         let found = locate(cx, &input.file_path);
         let access = vec![read_access(cx, &input.file_path, &found)];
-        Planned { access, effect: Effect::ReadOnly, plan: (input, found) }
+        Planned { access, effect: Effect::ReadOnly, plan: (input, Place::File(found)) }
     }
 
-    async fn call(&self, (input, found): Self::Plan, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, (input, place): Self::Plan, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
         if input.offset == Some(0) || input.limit == Some(0) {
             return Err(ToolError::bad_input("offset and limit count from 1"));
         }
-        let at = found?;
-        let file = cx.files().open(&at).await.map_err(|error| explain(cx, at.path(), error))?;
         let window = Window { first: input.offset.unwrap_or(1), lines: input.limit.unwrap_or(DEFAULT_LINES) };
         let deadline = Deadline::new(PATIENCE, cx.cancel());
-        let (name, watched) = (at.path().display().to_string(), deadline.clone());
-        let read = deadline.bound(move || read(file, at.path(), &window, &watched)).await?;
+        let watched = deadline.clone();
+        let (name, read) = match place {
+            Place::File(found) => {
+                let at = found?;
+                let file = cx.files().open(&at).await.map_err(|error| explain(cx, at.path(), error))?;
+                let name = at.path().display().to_string();
+                (name, deadline.bound(move || read_file(file, at.path(), &window, &watched)).await?)
+            }
+            Place::Blob(blob) => {
+                let blob = blob?;
+                let bytes = blob_bytes(&blob, cx).await?;
+                let (name, path) = (blob.path(), PathBuf::from(blob.path()));
+                (name, deadline.bound(move || read_blob(bytes, &path, &window, &watched)).await?)
+            }
+        };
         read.unwrap_or_else(|| Err(ToolError::new(format!("{name} could not be read in time."))))
     }
+}
+
+/// What is to be read.
+pub(super) enum Place {
+    File(Lookup),
+    /// Contents that the session keeps beside its log.
+    Blob(Result<BlobId, ToolError>),
 }
 
 struct Window {
@@ -119,36 +150,63 @@ impl<'a> FileDetails<'a> {
     }
 }
 
-fn read(mut file: File, path: &Path, window: &Window, deadline: &Deadline) -> Result<ToolOutput, ToolError> {
+fn read_file(file: File, path: &Path, window: &Window, deadline: &Deadline) -> Result<ToolOutput, ToolError> {
     let stamp = file_stamp(&file.metadata()?);
+    let output = show_contents((file, stamp.len), path, window, deadline)?;
+    // What cannot be shown was looked at all the same: it may be written anew.
+    Ok(output.with_change(Change::FileSeen(FileSeen { path: path.to_owned(), stamp })))
+}
+
+fn read_blob(
+    bytes: Vec<u8>,
+    path: &Path,
+    window: &Window,
+    deadline: &Deadline,
+) -> Result<ToolOutput, ToolError> {
+    let len = bytes.len() as u64;
+    show_contents((Cursor::new(bytes), len), path, window, deadline)
+}
+
+async fn blob_bytes(blob: &BlobId, cx: &ToolCx) -> Result<Vec<u8>, ToolError> {
+    cx.blobs().read(blob).await?.ok_or_else(|| {
+        let path = blob.path();
+        ToolError::new(format!(
+            "This session has no {path}, or its file is damaged. Run again what brought it."
+        ))
+    })
+}
+
+fn show_contents(
+    (mut file, len): (impl io::Read + Seek, u64),
+    path: &Path,
+    window: &Window,
+    deadline: &Deadline,
+) -> Result<ToolOutput, ToolError> {
     let mut sample = Vec::new();
     file.by_ref().take(SAMPLE as u64).read_to_end(&mut sample)?;
-    let seen = Change::FileSeen(FileSeen { path: path.to_owned(), stamp });
     if let Some(media) = Media::of(&sample) {
-        match media_output(&mut file, path, stamp.len, (media, &sample)) {
-            Ok(output) => return Ok(output.with_change(seen)),
+        match media_output(&mut file, path, len, (media, &sample)) {
+            Ok(output) => return Ok(output),
             Err(_) if media.may_be_text(&sample) => file.seek(io::SeekFrom::Start(sample.len() as u64))?,
-            Err(why) => return Ok(refused(why, seen)),
+            Err(why) => return Ok(ToolOutput::text(why).as_error()),
         };
     }
     let Sniffed::Text { encoding, mark } = sniff(&sample) else {
         let why = format!(
             "{} is a binary file of {} bytes; it cannot be shown as text. Look into it with Bash (file, xxd, strings).",
             path.display(),
-            stamp.len
+            len
         );
-        return Ok(refused(why, seen));
+        return Ok(ToolOutput::text(why).as_error());
     };
-    if stamp.len == 0 && sample.is_empty() {
+    if len == 0 && sample.is_empty() {
         let file = FileDetails {
             start_line: Some(1),
             num_lines: Some(0),
             total_lines: Some(0),
             ..FileDetails::of(path)
         };
-        return Ok(ToolOutput::text("The file is empty.")
-            .with_details(&Details { r#type: "text", file })
-            .with_change(seen));
+        return Ok(ToolOutput::text("The file is empty.").with_details(&Details { r#type: "text", file }));
     }
     let lines = if let Some(codec) = encoding.codec() {
         file.seek(io::SeekFrom::Start(mark as u64))?;
@@ -158,17 +216,12 @@ fn read(mut file: File, path: &Path, window: &Window, deadline: &Deadline) -> Re
         let start = sample.split_off(mark);
         Lines::read(BufReader::with_capacity(SAMPLE, io::Cursor::new(start).chain(file)), window, deadline)?
     };
-    Ok(lines.into_output(path, window, encoding.codec().map(|c| c.name())).with_change(seen))
-}
-
-/// What cannot be shown was looked at all the same: it may be written anew.
-fn refused(why: String, seen: Change) -> ToolOutput {
-    ToolOutput::text(why).as_error().with_change(seen)
+    Ok(lines.into_output(path, window, encoding.codec().map(|c| c.name())))
 }
 
 /// The picture or document, or why it is refused.
 fn media_output(
-    file: &mut File,
+    file: &mut impl io::Read,
     path: &Path,
     len: u64,
     (media, start): (Media, &[u8]),

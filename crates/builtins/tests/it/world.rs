@@ -98,6 +98,7 @@ impl World {
             answers: Vec::new(),
             cancel: self.cancel.clone(),
             progress: Arc::new(move |_, line| progress.lock().unwrap().push(line.to_owned())),
+            blobs: Arc::new(open_agent_tool::Absent),
             ports: Ports { files, runner, tasks, clock: Arc::new(NoTime) },
         })
     }

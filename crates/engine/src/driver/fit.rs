@@ -129,7 +129,7 @@ impl<'a> Media<'a> {
 
     /// Plain text goes out as text, to any model.
     fn document(source: &Source, title: &'a Option<String>) -> Option<Self> {
-        let is_text = matches!(source, Source::Inline { media_type, .. } if media_type.starts_with("text/"));
+        let is_text = source.media_type().is_some_and(|media_type| media_type.starts_with("text/"));
         (!is_text).then_some(Media::Document(title.as_deref()))
     }
 }

@@ -22,6 +22,7 @@ use crate::command::Letter;
 use crate::event::{EventPlace, envelope, event_of, turn_of};
 use crate::{EngineError, EventSink, Host, Identity, Inbox, Machine, RunSpec, Step, logged_cost};
 
+mod blobs;
 mod bound;
 mod commands;
 mod fit;
@@ -53,6 +54,8 @@ pub struct Driver {
     prepared: HashMap<CallId, Prepared>,
     live: LiveCalls,
     fit: fit::Fit,
+    /// Messages may refer to blobs whose content this process has not read.
+    has_unread_blobs: bool,
     /// The failure of the last request, unless it is made again.
     failure: Option<ProviderError>,
     /// The moment before which no request is to be made, and when that is at the latest, whatever becomes of the clock.
@@ -116,6 +119,7 @@ impl Driver {
             prepared: HashMap::new(),
             live: LiveCalls::default(),
             fit: fit::Fit::default(),
+            has_unread_blobs: true,
             failure: None,
             waits: None,
         };
@@ -314,9 +318,12 @@ impl Driver {
                 if let Some(until) = early {
                     return Ok(Progress::Sleeping(until));
                 }
-                match self.news().await {
-                    news if news.is_empty() => self.call_model().await?,
-                    news => self.record(news, Durability::Written).await?,
+                let mut news = self.news().await;
+                news.extend(self.read_blobs().await?);
+                if news.is_empty() {
+                    self.call_model().await?;
+                } else {
+                    self.record(news, Durability::Written).await?;
                 }
             }
             Step::Rule(calls) => self.rule(calls).await?,
@@ -373,12 +380,19 @@ impl Driver {
         entries: Vec<SessionEntry>,
         durability: Durability,
     ) -> Result<(), EngineError> {
+        for text in self.live.take_cut_texts() {
+            self.writer.keep(&text).await?;
+        }
         let now = self.host.ports.clock.now();
         let records = self.writer.append(entries, now, durability).await?;
         let watched = self.sink.wants_durable();
         for record in records {
             let event = if watched { event_of(&record, &self.machine) } else { None };
             let turn = turn_of(&record, &self.machine);
+            if matches!(record.entry, SessionEntry::Delivered { .. }) {
+                let mut queued = self.machine.queue().iter().flat_map(|queued| queued.message.blobs());
+                self.has_unread_blobs |= queued.any(|used| used.blob().content().is_none());
+            }
             self.machine.apply(&record);
             if let Some(event) = event {
                 let Identity { agent, parent, .. } = &self.host.identity;

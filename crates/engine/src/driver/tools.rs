@@ -26,6 +26,8 @@ const ABORT: Duration = Duration::from_millis(200);
 pub(super) struct LiveCalls {
     tasks: JoinSet<Result<ToolOutput, ToolError>>,
     by_task: HashMap<Id, Live>,
+    /// What is to be kept of results that were cut.
+    cut_texts: Vec<String>,
     cancel: tokio_util::sync::CancellationToken,
 }
 
@@ -150,12 +152,18 @@ impl Driver {
             answers: self.machine.call(call).map(|c| c.answers.clone()).unwrap_or_default(),
             cancel: self.live.cancel.child_token(),
             progress: Teller { turn: call.turn, ..self.teller() }.progress(),
+            blobs: Arc::new(self.session_blobs()),
             ports: self.host.ports.clone(),
         })
     }
 }
 
 impl LiveCalls {
+    /// Returns the whole texts of results that were cut, which their notes refer to.
+    pub(super) fn take_cut_texts(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.cut_texts)
+    }
+
     fn has(&self, call: CallId) -> bool {
         self.by_task.values().any(|live| live.call == call)
     }
@@ -216,7 +224,7 @@ impl LiveCalls {
             Ok(output) => Done {
                 call: live.call,
                 outcome: outcome(output.is_error, output.error_kind).into(),
-                content: bound(output.content),
+                content: bound(output.content, &mut self.cut_texts),
                 details: output.details,
                 provenance: output.provenance,
                 changes: changes_of(output.is_error, output.changes),
@@ -231,20 +239,20 @@ impl LiveCalls {
                     Done::without_result(live.call, Outcome::Error, text)
                 }
             },
-            Err(error) => failed(live.call, &error, ms),
+            Err(error) => failed(live.call, &error, ms, &mut self.cut_texts),
         };
         tracing::debug!(call = %done.call, is_error = done.is_error(), ms, "a call is finished");
         Some(SessionEntry::Done(done))
     }
 }
 
-fn failed(call: CallId, error: &ToolError, ms: u64) -> Done {
+fn failed(call: CallId, error: &ToolError, ms: u64, cut_texts: &mut Vec<String>) -> Done {
     if let Some(source) = error.source() {
         tracing::debug!(%call, error = %source, "a tool failed");
     }
     let text = if error.text().is_empty() { "The tool failed without saying why." } else { error.text() };
     let done = Done::without_result(call, outcome(true, Some(error.kind())), text);
-    Done { content: bound(done.content.clone()), ms, ..done }
+    Done { content: bound(done.content.clone(), cut_texts), ms, ..done }
 }
 
 fn outcome(is_error: bool, kind: Option<ToolErrorKind>) -> Outcome {

@@ -156,7 +156,7 @@ impl Machine {
                 }
             }
             // The conversation is shorter now; how much, the next answer says.
-            SessionEntry::Withheld(_) => self.context_tokens = 0,
+            SessionEntry::Withheld(_) | SessionEntry::BlobsLost { .. } => self.context_tokens = 0,
             SessionEntry::Prefix(prefix) => {
                 self.offered = prefix.tools.iter().map(|tool| tool.name.clone()).collect();
                 self.prefix = Some(Arc::clone(prefix));

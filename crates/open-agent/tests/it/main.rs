@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod agent;
+mod blobs;
 mod budget;
 mod examples;
 mod idle;

@@ -369,7 +369,7 @@ fn piece(block: &Block, written_here: bool) -> Option<Piece<'_>> {
 fn wire_result(part: &ResultBlock) -> Option<WireResult<'_>> {
     Some(match part {
         ResultBlock::Text { text } => {
-            WireResult::Text { text: (!text.trim().is_empty()).then(|| text.clone())? }
+            WireResult::Text { text: (!text.trim().is_empty()).then(|| text.to_string())? }
         }
         ResultBlock::Image { source } => WireResult::Image { source: wire_source(source)? },
         ResultBlock::Document { source, title } => {
@@ -381,8 +381,10 @@ fn wire_result(part: &ResultBlock) -> Option<WireResult<'_>> {
 
 fn wire_source(source: &Source) -> Option<WireSource<'_>> {
     match source {
-        Source::Inline { media_type, data } => Some(WireSource::Base64 { media_type, data }),
         Source::Url { url } => Some(WireSource::Url { url }),
+        Source::Inline { .. } | Source::Blob { .. } => {
+            source.base64().map(|(media_type, data)| WireSource::Base64 { media_type, data })
+        }
     }
 }
 
@@ -396,11 +398,7 @@ fn document_source(source: &Source) -> Option<WireSource<'_>> {
 
 /// The text of a document that is nothing but text.
 pub(crate) fn plain_text(source: &Source) -> Option<String> {
-    match source {
-        Source::Inline { media_type, data } if media_type.starts_with("text/") => {
-            let bytes = STANDARD.decode(data.as_bytes()).ok()?;
-            Some(String::from_utf8_lossy(&bytes).into_owned())
-        }
-        _ => None,
-    }
+    let (_, data) = source.base64().filter(|(media_type, _)| media_type.starts_with("text/"))?;
+    let bytes = STANDARD.decode(data.as_bytes()).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -332,7 +332,7 @@ fn tool_message<'a>(r: &'a ToolResult, profile: &Profile, later: &mut Vec<Part<'
     let mut attached = Vec::new();
     for part in &r.content {
         match part {
-            ResultBlock::Text { text } => texts.push(text.clone()),
+            ResultBlock::Text { text } => texts.push(text.to_string()),
             ResultBlock::Resource { uri, text } => texts.push(format!("{uri}\n{text}")),
             ResultBlock::Image { source } => attached.extend(image(source)),
             ResultBlock::Document { source, title } => {
@@ -381,7 +381,9 @@ fn document<'a>(source: &'a Source, title: Option<&'a str>, profile: &Profile) -
 
 fn data_url(source: &Source) -> Option<String> {
     match source {
-        Source::Inline { media_type, data } => Some(format!("data:{media_type};base64,{data}")),
         Source::Url { url } => Some(url.clone()),
+        Source::Inline { .. } | Source::Blob { .. } => {
+            source.base64().map(|(media_type, data)| format!("data:{media_type};base64,{data}"))
+        }
     }
 }

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use open_agent_model::{BoxFuture, Seq, SessionId};
+use open_agent_model::{BlobId, BoxFuture, Seq, SessionId};
 
+use super::blobs::{BlobStore, verified};
 use super::{Claim, Durability, Lease, SessionStore, StoreError};
 use crate::log::Tail;
 use crate::{EncodedRecord, Owner, RawLog};
@@ -22,6 +23,7 @@ struct MemoryLog {
     tail: Tail,
     /// The same bytes that a file would have.
     bytes: Vec<u8>,
+    blobs: HashMap<BlobId, Arc<[u8]>>,
 }
 
 /// Frees the session when the lease is dropped.
@@ -116,5 +118,47 @@ impl SessionStore for MemoryStore {
     fn lines<'a>(&'a self, id: &'a SessionId, _after: Seq) -> BoxFuture<'a, Result<RawLog, StoreError>> {
         let raw = self.with(id, |log| RawLog::from_bytes("memory", &log.bytes));
         Box::pin(std::future::ready(Ok(raw)))
+    }
+
+    fn blobs(&self) -> &dyn BlobStore {
+        self
+    }
+}
+
+impl BlobStore for MemoryStore {
+    fn put<'a>(
+        &'a self,
+        session: &'a SessionId,
+        id: &'a BlobId,
+        bytes: &'a [u8],
+        _durability: Durability,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.with(session, |log| {
+            log.blobs.entry(id.clone()).or_insert_with(|| bytes.into());
+        });
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn get<'a>(
+        &'a self,
+        session: &'a SessionId,
+        id: &'a BlobId,
+    ) -> BoxFuture<'a, Result<Option<Vec<u8>>, StoreError>> {
+        let bytes = self.with(session, |log| log.blobs.get(id).cloned());
+        Box::pin(std::future::ready(Ok(bytes.and_then(|bytes| verified(id, bytes.to_vec())))))
+    }
+
+    fn copy_all<'a>(
+        &'a self,
+        from: &'a SessionId,
+        to: &'a SessionId,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        let blobs = self.with(from, |log| log.blobs.clone());
+        self.with(to, |log| {
+            for (id, bytes) in blobs {
+                log.blobs.entry(id).or_insert(bytes);
+            }
+        });
+        Box::pin(std::future::ready(Ok(())))
     }
 }

@@ -1,5 +1,5 @@
 //! Where logs are kept. Owns the `SessionStore` port and the rules that all stores keep: appends are all or nothing, in
-//! order, by the holder of the lease only.
+//! order, by the holder of the lease only. What is too large for a log is kept beside it: [`BlobStore`].
 
 use std::any::Any;
 use std::fmt;
@@ -10,9 +10,11 @@ use open_agent_model::{BoxFuture, Seq, SessionId};
 
 use crate::{EncodedRecord, Log, Owner, RawLog, Stored};
 
+pub(crate) mod blobs;
 mod jsonl;
 mod memory;
 
+pub use blobs::{BlobStore, blob_id};
 pub use jsonl::JsonlStore;
 pub use memory::MemoryStore;
 
@@ -65,6 +67,9 @@ pub trait SessionStore: Send + Sync {
     ///
     /// `after` is a hint: lines of records up to that place may be left out. Damaged lines are returned too.
     fn lines<'a>(&'a self, id: &'a SessionId, after: Seq) -> BoxFuture<'a, Result<RawLog, StoreError>>;
+
+    /// Returns where the sessions' blobs are: what is too large for a record.
+    fn blobs(&self) -> &dyn BlobStore;
 
     /// Decodes up to `limit` records after `after`, in order. What cannot be read is left out: [`Log::read`] tells it.
     fn read<'a>(

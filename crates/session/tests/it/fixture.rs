@@ -10,18 +10,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use open_agent_model::{
-    Access, AgentId, Answer, AskId, AskSource, Block, BrokenInput, CallId, Change, Chosen, Cost, CostSource,
-    Decision, Effect, Effort, FileSeen, FileStamp, InodeStamp, Layer, Message, MessageId, Open, Outcome,
-    OutputRef, PermissionMode, Prefix, Provenance, ProviderErrorKind, Question, QuestionItem, QuestionKind,
-    QuestionOption, QueueId, RawJson, ResultBlock, Role, Ruling, RunId, RunStatus, Section, Seq, SessionId,
-    Slot, Source, StopReason, Task, TaskEnd, TaskId, TaskKind, TaskOutcome, Thinking, ThinkingMode,
-    Timestamp, ToolResult, ToolSpec, ToolUse, ToolUseId, Usage,
+    Access, AgentId, Answer, AskId, AskSource, Blob, Block, BrokenInput, CallId, Change, Chosen, Cost,
+    CostSource, Decision, Effect, Effort, FileSeen, FileStamp, InodeStamp, Layer, Message, MessageId, Open,
+    Outcome, OutputRef, PermissionMode, Prefix, Provenance, ProviderErrorKind, Question, QuestionItem,
+    QuestionKind, QuestionOption, QueueId, RawJson, ResultBlock, ResultText, Role, Ruling, RunId, RunStatus,
+    Section, Seq, SessionId, Slot, Source, StopReason, Task, TaskEnd, TaskId, TaskKind, TaskOutcome,
+    Thinking, ThinkingMode, Timestamp, ToolResult, ToolSpec, ToolUse, ToolUseId, Usage,
 };
 use open_agent_session::{
     BackgroundEnded, Decoded, Done, Failure, ForkedFrom, MediaScope, ModelDone, ModelFailed, ModelSettings,
     Moved, Notice, NoticeKind, Opened, Origin, Owner, Queued, Retry, Ruled, RunEnded, RunLimits, RunStarted,
-    SessionEntry, SessionStarted, Stored, ToolScheduling, ToolsChanged, UserMessage, Withheld, decode,
-    encode,
+    SessionEntry, SessionStarted, Stored, ToolScheduling, ToolsChanged, UserMessage, Withheld, blob_id,
+    decode, encode,
 };
 
 /// All values of an enum without data. A variant that is missing here does not compile.
@@ -56,13 +56,18 @@ fn said(text: &str) -> Arc<Message> {
     message(Role::User, vec![Block::Text(text.into())], None)
 }
 
+fn blob() -> Blob {
+    Blob::new(blob_id(b"bytes"), 5)
+}
+
 fn sources() -> Vec<Source> {
     let is_listed = |source: &Source| match source {
-        Source::Inline { .. } | Source::Url { .. } => (),
+        Source::Inline { .. } | Source::Url { .. } | Source::Blob { .. } => (),
     };
     let all = vec![
         Source::Inline { media_type: "image/png".into(), data: "AA==".into() },
         Source::Url { url: "https://a.example/b".into() },
+        Source::Blob { media_type: "image/png".into(), blob: blob() },
     ];
     all.iter().for_each(is_listed);
     all
@@ -80,6 +85,8 @@ fn result_blocks() -> Vec<ResultBlock> {
         ResultBlock::Document { source: sources().remove(1), title: Some("title".into()) },
         ResultBlock::Document { source: sources().remove(0), title: None },
         ResultBlock::Resource { uri: "a:b".into(), text: "text".into() },
+        ResultBlock::Text { text: ResultText::Blob(blob()) },
+        ResultBlock::Resource { uri: "a:b".into(), text: ResultText::Blob(blob()) },
     ];
     all.extend(sources().into_iter().map(|source| ResultBlock::Image { source }));
     all.iter().for_each(is_listed);
@@ -253,6 +260,7 @@ fn session_entries() -> Vec<SessionEntry> {
             message: said("-"),
         }),
         SessionEntry::Interrupted {},
+        SessionEntry::BlobsLost { ids: vec![blob_id(b"bytes"), blob_id(b"")] },
     ];
     all.extend(settings().into_iter().map(SessionEntry::Configured));
     for origin in open(all!(Origin: Prompt, Continuation)) {
@@ -271,7 +279,8 @@ fn session_entries() -> Vec<SessionEntry> {
         all.push(SessionEntry::Withheld(Withheld { scope, reason: "too large".into() }));
     }
     for kind in open(all!(NoticeKind:
-        RequestFitted, InputTruncated, UsageMissing, MediaWithheld, NoText, VariablesRemoved, ToolsChanged, LogDamaged))
+        RequestFitted, InputTruncated, UsageMissing, MediaWithheld, NoText, VariablesRemoved, ToolsChanged, LogDamaged,
+        BlobsLost))
     {
         all.push(SessionEntry::Noticed(Notice { kind, text: "a notice".into() }));
     }
@@ -494,6 +503,7 @@ fn kind(entry: &SessionEntry) -> usize {
         SessionEntry::Interrupted {} => 22,
         SessionEntry::RunEnded(_) => 23,
         SessionEntry::Unknown(_) => 24,
+        SessionEntry::BlobsLost { .. } => 25,
     }
 }
 
@@ -516,7 +526,7 @@ fn file() -> PathBuf {
 fn every_entry_keeps_its_stored_form() {
     let records = every_record();
     let kinds: std::collections::BTreeSet<usize> = records.iter().map(|r| kind(&r.entry)).collect();
-    assert_eq!(kinds, (0..=24).collect(), "each kind is in the fixture");
+    assert_eq!(kinds, (0..=25).collect(), "each kind is in the fixture");
     let mut bytes = Vec::new();
     for record in &records {
         bytes.extend_from_slice(encode(record).unwrap().bytes());

@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod blobs;
 mod claims;
 mod damage;
 mod fixture;
@@ -10,13 +11,13 @@ mod stores;
 use std::sync::Arc;
 
 use open_agent_model::{SessionId, Timestamp};
-use open_agent_session::{JsonlStore, Log, Owner, SessionStore, SessionWriter, StoreError};
+use open_agent_session::{Log, Owner, SessionStore, SessionWriter, StoreError};
 
 fn session() -> SessionId {
     SessionId::new("s").unwrap()
 }
 
-async fn open(store: &JsonlStore) -> Result<(SessionWriter, Log), StoreError> {
+async fn open(store: &(impl SessionStore + Clone + 'static)) -> Result<(SessionWriter, Log), StoreError> {
     open_as(Arc::new(store.clone()), "t").await
 }
 

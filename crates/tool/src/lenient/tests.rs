@@ -174,6 +174,7 @@ fn typed_tools_get_it_too_however_they_are_called() {
         answers: Vec::new(),
         cancel: tokio_util::sync::CancellationToken::new(),
         progress: Arc::new(|_, _| {}),
+        blobs: Arc::new(crate::Absent),
         ports: crate::Ports {
             files: Arc::new(crate::Absent),
             runner: Arc::new(crate::Absent),

@@ -339,6 +339,7 @@ mod tests {
             answers: Vec::new(),
             cancel: tokio_util::sync::CancellationToken::new(),
             progress: Arc::new(|_, _| {}),
+            blobs: Arc::new(open_agent_tool::Absent),
             ports,
         });
         let mut output = Output::new(cx);

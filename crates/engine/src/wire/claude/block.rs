@@ -18,10 +18,10 @@ pub(super) enum ApiBlock<'a> {
         text: &'a str,
     },
     Image {
-        source: &'a Source,
+        source: ApiSource<'a>,
     },
     Document {
-        source: &'a Source,
+        source: ApiSource<'a>,
         #[serde(skip_serializing_if = "Option::is_none")]
         title: Option<&'a str>,
     },
@@ -48,6 +48,24 @@ pub(super) enum ApiBlock<'a> {
     },
 }
 
+/// Where bytes are. A blob goes out as its bytes, for the reader has no blobs.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum ApiSource<'a> {
+    Base64 {
+        media_type: &'a str,
+        data: &'a str,
+    },
+    Url {
+        url: &'a str,
+    },
+    /// Bytes that are lost.
+    Blob {
+        media_type: &'a str,
+        id: &'a str,
+    },
+}
+
 #[derive(Serialize)]
 pub(super) struct Resource<'a> {
     uri: &'a str,
@@ -66,8 +84,10 @@ pub(super) fn api_blocks(blocks: &[Block]) -> impl Iterator<Item = AnyBlock<'_>>
     blocks.iter().map(|block| {
         AnyBlock::Known(match block {
             Block::Text(text) => ApiBlock::Text { text },
-            Block::Image(source) => ApiBlock::Image { source },
-            Block::Document { source, title } => ApiBlock::Document { source, title: title.as_deref() },
+            Block::Image(source) => ApiBlock::Image { source: api_source(source) },
+            Block::Document { source, title } => {
+                ApiBlock::Document { source: api_source(source), title: title.as_deref() }
+            }
             Block::Thinking(t) => ApiBlock::Thinking {
                 thinking: &t.text,
                 signature: t.signature.as_deref().unwrap_or_default(),
@@ -88,11 +108,22 @@ pub(super) fn api_result<'a>(id: &'a ToolUseId, content: &'a [ResultBlock], is_e
     ApiBlock::ToolResult { tool_use_id: id.as_str(), content, is_error }
 }
 
+fn api_source(source: &Source) -> ApiSource<'_> {
+    match (source, source.base64()) {
+        (_, Some((media_type, data))) => ApiSource::Base64 { media_type, data },
+        (Source::Url { url }, _) => ApiSource::Url { url },
+        (Source::Inline { media_type, data }, _) => ApiSource::Base64 { media_type, data },
+        (Source::Blob { media_type, blob }, _) => ApiSource::Blob { media_type, id: blob.id().as_str() },
+    }
+}
+
 fn api_part(part: &ResultBlock) -> ApiBlock<'_> {
     match part {
         ResultBlock::Text { text } => ApiBlock::Text { text },
-        ResultBlock::Image { source } => ApiBlock::Image { source },
-        ResultBlock::Document { source, title } => ApiBlock::Document { source, title: title.as_deref() },
+        ResultBlock::Image { source } => ApiBlock::Image { source: api_source(source) },
+        ResultBlock::Document { source, title } => {
+            ApiBlock::Document { source: api_source(source), title: title.as_deref() }
+        }
         ResultBlock::Resource { uri, text } => ApiBlock::Resource { resource: Resource { uri, text } },
     }
 }

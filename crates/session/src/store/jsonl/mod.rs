@@ -6,8 +6,8 @@
 //! handle at all. What fences a writer is the log's end: before each append the file at the path has to be the one that was
 //! locked, with the length that the last append left.
 //!
-//! Beside the transcript, `owner` names the holder of the newest claim, for messages, and keeps its epoch. Nothing depends
-//! on that file: a missing one is made again.
+//! Beside the transcript, `blobs/` holds what is too large for it. `owner` names the holder of the newest claim, for
+//! messages, and keeps its epoch; nothing depends on that file: a missing one is made again.
 
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -17,9 +17,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use open_agent_model::{BoxFuture, Seq, SessionId};
 
-use super::{Claim, Durability, Lease, SessionStore, StoreError};
+use super::{BlobStore, Claim, Durability, Lease, SessionStore, StoreError};
 use crate::{EncodedRecord, Owner, RawLine, RawLog};
 
+mod blobs;
 mod claimed;
 mod owner;
 
@@ -123,6 +124,10 @@ impl SessionStore for JsonlStore {
     fn lines<'a>(&'a self, id: &'a SessionId, _after: Seq) -> BoxFuture<'a, Result<RawLog, StoreError>> {
         let path = self.path(id);
         Box::pin(blocking(move || read_lines(&path)))
+    }
+
+    fn blobs(&self) -> &dyn BlobStore {
+        self
     }
 }
 
