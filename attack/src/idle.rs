@@ -50,7 +50,7 @@ pub fn attack(seed: u64, count: u64) -> std::io::Result<bool> {
     let (mut rounds, mut at_once) = (0, 0);
     for line in text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
         let mut shown = line.clone();
-        if let Some(errors) = shown["errors"].as_array_mut() {
+        if let Some(errors) = shown.get_mut("errors").and_then(Value::as_array_mut) {
             let number = errors.len();
             errors.truncate(3);
             shown["number_of_errors"] = number.into();
