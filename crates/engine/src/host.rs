@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use open_agent_model::{
-    AgentId, Block, BoxFuture, Catalogue, Provider, ProviderError, QueueId, RequestOptions, Section,
+    AgentId, AskId, Block, BoxFuture, Catalogue, Provider, ProviderError, QueueId, RequestOptions, Section,
     SessionId,
 };
 use open_agent_policy::Gate;
@@ -101,6 +101,21 @@ pub enum EngineError {
     #[error("no run goes on")]
     NoRun,
     /// No such question is open.
-    #[error("no question {0} waits for an answer")]
-    NoQuestion(open_agent_model::AskId),
+    #[error("no question {ask} waits for an answer{}", or_is_lost(.damage.as_deref()))]
+    NoQuestion {
+        /// The question that was to be answered.
+        ask: AskId,
+        /// The first damage of the session's log, if it has any: the question may have been in what is lost.
+        damage: Option<String>,
+    },
+    /// The record that began the run is damaged or missing.
+    #[error(
+        "the record that began the newest run is damaged or missing, so the run cannot go on: send a new prompt; it tells \
+         the model which calls may have run"
+    )]
+    RunLost,
+}
+
+fn or_is_lost(damage: Option<&str>) -> String {
+    damage.map(|damage| format!(", or it was lost with a record of the log ({damage})")).unwrap_or_default()
 }

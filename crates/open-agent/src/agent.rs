@@ -232,6 +232,15 @@ impl Agent {
     }
 
     /// Answers a question and goes on with the run that waits for it. Returns the result of that run.
+    ///
+    /// A process that did not see the question asked learns of it by [`Agent::resume`], whose result has the status
+    /// `Waiting` and the open questions.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::NoQuestion`] if no such question is open, [`EngineError::RunLost`] if the log no longer says
+    /// what the run was to do, [`EngineError::Store`] if the session is in use, was written by a later version, or cannot be
+    /// written, and [`AgentError::Closed`] after [`Agent::close`].
     pub async fn answer(&self, ask: AskId, answer: Answer) -> Result<QueryResult, AgentError> {
         let running = self.inner.running().clone();
         if let Some(running) = running {
@@ -247,6 +256,13 @@ impl Agent {
     }
 
     /// Goes on with a run that a crash left unfinished. Without one it gives the last run's result.
+    ///
+    /// A call that was running when the process ended is not run again unless that does no harm; the model is told that its
+    /// outcome is not known. A new prompt instead of this closes the unfinished run in the same words.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AgentError::NothingToResume`] if the session has no run, and otherwise the errors of [`Agent::answer`].
     pub async fn resume(&self) -> Result<QueryResult, AgentError> {
         self.start(Task::Resume, EventSink::none()).await_guarded().await
     }
@@ -528,6 +544,7 @@ impl Inner {
                 driver.begin_queued(self.spec(Prompt(Vec::new()))).await?;
             }
             Task::Answer(ask, answer) => driver.answer(ask, answer).await?,
+            Task::Resume if driver.machine().is_run_lost() => return Err(EngineError::RunLost.into()),
             Task::Resume if driver.machine().run().is_none() => return Err(AgentError::NothingToResume),
             Task::Resume => {}
         }

@@ -345,7 +345,7 @@ fn cases() -> Vec<Case> {
         };
         (name, Box::new(change), Expected { places: places.to_vec(), damage: damage.to_vec() })
     }
-    use DamageKind::{Contradiction, Harmless, Lost, Torn};
+    use DamageKind::{Contradiction, Harmless, Lost, Missing, Torn};
     vec![
         case("unchanged", |_| {}, &[1, 2, 3, 4, 5], &[]),
         case("a flipped bit in the middle", |l| l[1][40] ^= 1, &[1, 3, 4, 5], &[Lost]),
@@ -353,7 +353,7 @@ fn cases() -> Vec<Case> {
         case("a flipped bit in the last line", |l| l[3][10] ^= 1, &[1, 2, 3, 5], &[Lost]),
         case("a byte that is no UTF-8", |l| l[2][30] = 0xFF, &[1, 2, 4, 5], &[Lost]),
         case("a NUL", |l| l[2][30] = 0, &[1, 2, 4, 5], &[Lost]),
-        case("a missing line", |l| drop(l.remove(1)), &[1, 3, 4, 5], &[]),
+        case("a missing line", |l| drop(l.remove(1)), &[1, 3, 4, 5], &[Missing]),
         case("swapped lines", |l| l.swap(1, 3), &[1, 2, 3, 4, 5], &[]),
         case("a line twice", |l| l.insert(2, l[1].clone()), &[1, 2, 3, 4, 5], &[]),
         case(

@@ -4,7 +4,8 @@
 //! - Records are sorted by their place. Of two records with one place the first in storage order counts; the second is
 //!   damage, unless it has the same bytes.
 //! - A damaged line is skipped, and its record is missing: there is a gap in the places. If damaged lines end the log, the
-//!   next record leaves a gap for them, so that whoever folds the log sees that something is missing.
+//!   next record leaves a gap for them, so that whoever folds the log sees that something is missing. A gap for which there
+//!   are not enough damaged lines is damage too: lines were removed.
 //! - A last line without its line feed that is no record is *torn*: its write was never acknowledged. It leaves no gap. The
 //!   next append ends it with [`SEAL`], by which later readers know it.
 //! - A record counts wherever it can be found: before a damaged byte in the place of its line feed, after a line that was cut
@@ -145,6 +146,8 @@ pub enum DamageKind {
     Harmless,
     /// There is another record with the same place, which counts.
     Contradiction,
+    /// Records are missing, and no damaged line is left of them.
+    Missing,
 }
 
 /// A record that this version cannot read.
@@ -162,10 +165,12 @@ impl Log {
     /// Decodes what a store returned. Never fails: what cannot be read is in [`Log::damage`].
     #[must_use]
     pub fn read(raw: RawLog) -> Self {
-        let mut reader = Reader { source: raw.source, log: Self::default(), seen: HashMap::new() };
+        let mut reader =
+            Reader { source: raw.source, log: Self::default(), seen: HashMap::new(), lost_lines: Vec::new() };
         for line in raw.lines {
             reader.take(&line);
         }
+        reader.find_missing();
         let mut log = reader.log;
         if !log.records.is_sorted_by_key(|record| record.seq) {
             log.records.sort_by_key(|record| record.seq);
@@ -191,6 +196,8 @@ struct Reader {
     log: Log,
     /// The checksum and length of each record, to know equal ones.
     seen: HashMap<Seq, (u32, usize, u64)>,
+    /// The lines of damaged records, as often as there is one in them.
+    lost_lines: Vec<u64>,
 }
 
 impl Reader {
@@ -200,6 +207,7 @@ impl Reader {
                 Piece::Record(checked) => self.take_record(line.number, &checked),
                 Piece::Lost(reason) => {
                     self.log.lost_at_end += 1;
+                    self.lost_lines.push(line.number);
                     self.damaged(line.number, DamageKind::Lost, reason);
                 }
                 Piece::Torn => {
@@ -235,6 +243,38 @@ impl Reader {
                 let source = Arc::clone(&self.source);
                 self.log.newer.get_or_insert(Newer { source, line, what });
             }
+        }
+    }
+
+    /// Tells gaps in the places that no damaged lines explain.
+    fn find_missing(&mut self) {
+        let mut places: Vec<(Seq, u64)> = self.seen.iter().map(|(seq, (_, _, line))| (*seq, *line)).collect();
+        places.sort_unstable();
+        let mut before = (Seq(0), 0);
+        for place in places {
+            let gap = place.0.0.saturating_sub(before.0.0.saturating_add(1));
+            // Lines may be swapped.
+            let between = before.1.min(place.1)..=before.1.max(place.1);
+            let lost = if gap == 0 {
+                0
+            } else {
+                self.lost_lines.iter().filter(|l| between.contains(l)).count() as u64
+            };
+            if gap > lost {
+                let (first, last) = (before.0.0 + 1, place.0.0 - 1);
+                let reason = match gap {
+                    1 => format!("record {first}, which belongs before it, is missing"),
+                    _ if lost == 0 => {
+                        format!("records {first} to {last}, which belong before it, are missing")
+                    }
+                    _ => format!(
+                        "{} of the records {first} to {last}, which belong before it, are missing",
+                        gap - lost
+                    ),
+                };
+                self.damaged(place.1, DamageKind::Missing, reason);
+            }
+            before = place;
         }
     }
 

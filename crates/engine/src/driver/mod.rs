@@ -54,6 +54,10 @@ pub struct Driver {
     prepared: HashMap<CallId, Prepared>,
     live: LiveCalls,
     fit: fit::Fit,
+    /// The first damage of the log, told before or not.
+    damage: Option<String>,
+    /// Notices of damage that belong to the next run.
+    untold: Vec<SessionEntry>,
     /// Messages may refer to blobs whose content this process has not read.
     has_unread_blobs: bool,
     /// The failure of the last request, unless it is made again.
@@ -84,7 +88,8 @@ pub enum Progress {
 impl Driver {
     /// Claims a session and takes up where its log ends. An unfinished run goes on with [`Driver::advance`].
     ///
-    /// A session that does not exist begins here. What is damaged in the log is told in the log itself, once.
+    /// A session that does not exist begins here. What is damaged in the log is told once, by a notice of the run that goes
+    /// on or begins next.
     ///
     /// # Errors
     ///
@@ -108,6 +113,8 @@ impl Driver {
         }
         let price_of = |model: &str| host.catalogue.find(model).and_then(|m| m.price);
         host.budget.open_session(logged_cost(log.records.iter().map(|r| &r.entry), price_of));
+        let damage = log.damage.first().map(ToString::to_string);
+        let untold = untold_damage(&log);
         let mut driver = Self {
             host,
             writer,
@@ -120,25 +127,17 @@ impl Driver {
             live: LiveCalls::default(),
             fit: fit::Fit::default(),
             has_unread_blobs: true,
+            damage,
+            untold,
             failure: None,
             waits: None,
         };
-        driver.tell_damage(&log).await?;
+        if driver.machine.root().is_none() {
+            // The record that held it is lost.
+            let root = driver.host.identity.root.clone();
+            driver.record(vec![SessionEntry::Moved(Moved { root })], Durability::Written).await?;
+        }
         Ok(driver)
-    }
-
-    /// Writes a notice for each damage of the log that no earlier notice told.
-    async fn tell_damage(&mut self, log: &Log) -> Result<(), EngineError> {
-        let told = log.records.iter().filter_map(|record| match &record.entry {
-            SessionEntry::Noticed(notice) if notice.kind == NoticeKind::LogDamaged => Some(&notice.text),
-            _ => None,
-        });
-        let told: HashSet<&String> = told.collect();
-        let texts = log.damage.iter().map(|damage| format!("the session's log is damaged: {damage}"));
-        let new = texts.filter(|text| !told.contains(text));
-        let notice = |text| SessionEntry::Noticed(Notice { kind: NoticeKind::LogDamaged.into(), text });
-        let entries: Vec<SessionEntry> = new.map(notice).collect();
-        if entries.is_empty() { Ok(()) } else { self.record(entries, Durability::Written).await }
     }
 
     /// The session.
@@ -295,8 +294,11 @@ impl Driver {
 
     /// Answers a question; the call that asked runs again.
     pub async fn answer(&mut self, ask: AskId, answer: Answer) -> Result<(), EngineError> {
+        if self.machine.is_run_lost() {
+            return Err(EngineError::RunLost);
+        }
         if !self.machine.questions().iter().any(|(open, _)| *open == ask) {
-            return Err(EngineError::NoQuestion(ask));
+            return Err(EngineError::NoQuestion { ask, damage: self.damage.clone() });
         }
         self.record(vec![SessionEntry::Answered { ask, answer }], Durability::Synced).await
     }
@@ -311,6 +313,11 @@ impl Driver {
             // A fresh token: this interrupt is dealt with, and closing the run must not be cancelled by it.
             self.cancel = CancellationToken::new();
             self.interrupt(Vec::new()).await?;
+        }
+        if !self.untold.is_empty() {
+            let notices = std::mem::take(&mut self.untold);
+            self.record(notices, Durability::Written).await?;
+            return Ok(Progress::Stepped);
         }
         match self.machine.next() {
             Step::CallModel { not_before } => {
@@ -448,6 +455,18 @@ impl Driver {
         }
         Prefix { system, tools: self.snapshot().specs() }
     }
+}
+
+/// Returns a notice for each damage of the log that no earlier notice told.
+fn untold_damage(log: &Log) -> Vec<SessionEntry> {
+    let told = log.records.iter().filter_map(|record| match &record.entry {
+        SessionEntry::Noticed(notice) if notice.kind == NoticeKind::LogDamaged => Some(&notice.text),
+        _ => None,
+    });
+    let told: HashSet<&String> = told.collect();
+    let texts = log.damage.iter().map(|damage| format!("the session's log is damaged: {damage}"));
+    let new = texts.filter(|text| !told.contains(text));
+    new.map(|text| SessionEntry::Noticed(Notice { kind: NoticeKind::LogDamaged.into(), text })).collect()
 }
 
 /// A prompt's blocks that say something. What only a model or a tool can say would make the history invalid.

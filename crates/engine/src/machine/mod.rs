@@ -52,6 +52,11 @@ mod queue;
 mod request;
 mod run;
 mod state;
+/// Returns true of entries that stand between the beginning and the end of a run only.
+fn belongs_to_run(entry: &SessionEntry) -> bool {
+    matches!(entry, SessionEntry::User(_) | SessionEntry::ModelDone(_) | SessionEntry::ModelFailed(_))
+}
+
 #[cfg(test)]
 mod tests;
 
@@ -98,6 +103,8 @@ pub struct Machine {
     calls: Vec<Call>,
     phase: RunPhase,
     run: Option<RunFold>,
+    /// A run has records, and the one that began it is lost.
+    is_run_lost: bool,
     interrupted: bool,
     context_tokens: u64,
     background: Background,
@@ -130,8 +137,9 @@ impl Machine {
         }
         self.seq = record.seq;
         self.transcript.apply(record);
-        if let Some(run) = self.open_run_mut() {
-            run.last_at = record.at;
+        match self.open_run_mut() {
+            Some(run) => run.last_at = record.at,
+            None => self.is_run_lost |= belongs_to_run(&record.entry),
         }
         match &record.entry {
             SessionEntry::SessionStarted(started) => self.on_root(&started.root),
@@ -265,6 +273,12 @@ impl Machine {
         self.run.as_ref()
     }
 
+    /// Returns true if the newest run's beginning is lost: what it was to do, and how it ended, is not known.
+    #[must_use]
+    pub fn is_run_lost(&self) -> bool {
+        self.is_run_lost
+    }
+
     /// Returns a call of the newest answer.
     #[must_use]
     pub fn call(&self, id: CallId) -> Option<&Call> {
@@ -359,6 +373,7 @@ impl Machine {
 
     fn on_run_started(&mut self, started: &RunStarted, record: &Stored) {
         self.interrupted = false;
+        self.is_run_lost = false;
         self.phase = RunPhase::Idle;
         self.run = Some(RunFold::new(started, record.seq, record.at));
     }
@@ -367,9 +382,12 @@ impl Machine {
         if notice.kind == NoticeKind::VariablesRemoved {
             self.variables_removed = Some(notice.clone());
         }
-        if let Some(run) = self.open_run_mut() {
-            run.notices.push(notice.clone());
-        }
+        // Damage is found when a session is opened, which may be after its last run.
+        let run = match &mut self.run {
+            Some(run) if run.is_open() || notice.kind == NoticeKind::LogDamaged => run,
+            _ => return,
+        };
+        run.notices.push(notice.clone());
     }
 
     fn on_model_done(&mut self, done: &ModelDone) {

@@ -45,13 +45,13 @@ async fn a_question_is_answered_while_another_call_still_runs() {
         // The question may not be put yet: then there is none to answer.
         let receipt = loop {
             match mailbox.send(Command::Answer(ask, Answer::text("the blue one"))).await {
-                Err(EngineError::NoQuestion(_)) => tokio::task::yield_now().await,
+                Err(EngineError::NoQuestion { .. }) => tokio::task::yield_now().await,
                 other => break other.unwrap(),
             }
         };
         assert!(receipt.seq.0 > 0 && receipt.queued.is_none());
         let again = mailbox.send(Command::Answer(ask, Answer::text("red"))).await;
-        assert!(matches!(again, Err(EngineError::NoQuestion(_))), "{again:?}");
+        assert!(matches!(again, Err(EngineError::NoQuestion { .. })), "{again:?}");
         release.notify_one();
     });
     assert_eq!(progress.unwrap(), Progress::Done);

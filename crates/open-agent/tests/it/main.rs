@@ -5,6 +5,7 @@
 mod agent;
 mod blobs;
 mod budget;
+mod damage;
 mod examples;
 mod idle;
 mod models;

@@ -26,7 +26,7 @@ fn outcome(bytes: &[u8]) -> (Vec<u64>, Vec<(u64, DamageKind)>, u64) {
     (log.records.iter().map(|record| record.seq.0).collect(), damage, log.next().0)
 }
 
-use DamageKind::{Contradiction, Harmless, Lost, Torn};
+use DamageKind::{Contradiction, Harmless, Lost, Missing, Torn};
 
 #[test]
 fn whole_logs_have_no_damage() {
@@ -64,7 +64,8 @@ fn nothing_but_damage_is_an_empty_session_after_a_gap() {
 
 #[test]
 fn missing_swapped_and_repeated_lines_are_put_right() {
-    assert_eq!(outcome(&lines(&[&bytes(1), &bytes(3)])), (vec![1, 3], vec![], 4));
+    assert_eq!(outcome(&lines(&[&bytes(1), &bytes(3)])), (vec![1, 3], vec![(2, Missing)], 4));
+    assert_eq!(outcome(&lines(&[&bytes(2), &bytes(1), &bytes(4)])), (vec![1, 2, 4], vec![(3, Missing)], 5));
     assert_eq!(outcome(&lines(&[&bytes(2), &bytes(1), &bytes(3)])), (vec![1, 2, 3], vec![], 4));
     assert_eq!(outcome(&lines(&[&bytes(1), &bytes(2), &bytes(2)])), (vec![1, 2], vec![], 3));
     let other = encode(&Stored::new(Seq(2), Timestamp(8), SessionEntry::Interrupted {})).unwrap();
@@ -72,6 +73,22 @@ fn missing_swapped_and_repeated_lines_are_put_right() {
     assert_eq!(outcome(&log), (vec![1, 2], vec![(3, Contradiction)], 3));
     assert_eq!(read(&log).records[1].at, Timestamp(7), "the first one counts");
     assert_eq!(RawLog::from_bytes("log", &log).into_records()[1].bytes(), bytes(2));
+}
+
+#[test]
+fn what_is_missing_without_a_trace_is_told() {
+    let told = |log: &[u8]| read(log).damage.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let one = "log, line 1: record 1, which belongs before it, is missing";
+    assert_eq!(told(&lines(&[&bytes(2)])), [one]);
+    let two = "log, line 2: records 2 to 3, which belong before it, are missing";
+    assert_eq!(told(&lines(&[&bytes(1), &bytes(4), &bytes(5)])), [two]);
+    // A damaged line stands for one record, wherever it came from.
+    let garbage = b"garbage";
+    assert_eq!(outcome(&lines(&[&bytes(1), garbage, &bytes(3)])).1, [(2, Lost)]);
+    let damage = told(&lines(&[&bytes(1), garbage, &bytes(5)]));
+    assert_eq!(damage[1], "log, line 3: 2 of the records 2 to 4, which belong before it, are missing");
+    assert_eq!(outcome(&lines(&[garbage, &bytes(1), &bytes(3)])).1, [(1, Lost), (3, Missing)]);
+    assert_eq!(outcome(&lines(&[&bytes(0), &bytes(1)])).1, [], "no place is before the first");
 }
 
 #[test]

@@ -164,13 +164,11 @@ pub fn attack(seed: u64, count: u64, only: Option<u64>) -> std::io::Result<bool>
                     || label.starts_with(&format!("@Lc{index}-"))
             };
             verdict.violations.retain(|v| crate::plan::label_in(v).is_none_or(|label| own(&label)));
-            for (label, happened) in read_journal(&folder.join("journal")) {
-                if happened.begins > 0 && !own(&label) {
-                    verdict
-                        .violations
-                        .push(format!("FOREIGN: {label} is a call of another session, and ran"));
-                }
-            }
+            // Whoever can write to the folder can write any record: what a record says is believed, whoever wrote it.
+            let ran = read_journal(&folder.join("journal")).into_iter();
+            let foreign = ran.filter(|(label, happened)| happened.begins > 0 && !own(label)).count();
+            report
+                .count(&format!("{name}: not counted: calls of another session's record that ran"), foreign);
         }
         if kind == Damage::TailCut || kind == Damage::Emptied {
             for violation in std::mem::take(&mut verdict.violations) {

@@ -212,26 +212,6 @@ pub async fn attack() -> Result<bool, Box<dyn std::error::Error>> {
     verdict(&mut report, "a damaged question, then answer()", tells(&outcome), "SILENT", || short(&outcome));
     agent.close().await;
 
-    let other = Case::new(&report, "other")?;
-    let replies = vec![Reply::text("One."), Reply::text("Two."), call("effect"), Reply::text("Done.")];
-    other.prepare(3, replies).await?;
-    let text = std::fs::read_to_string(other.log())?;
-    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    let record = lines[find(&lines, "model_done", 2)].clone();
-    let case = Case::new(&report, "foreign-record")?;
-    case.prepare(1, vec![glob(), Reply::text("Done.")]).await?;
-    case.edit(|lines| {
-        lines.truncate(find(lines, "model_done", 0) + 1);
-        lines.push(record);
-    })?;
-    let outcome = case.agent([Reply::text("Done.")])?.resume().await;
-    verdict(
-        &mut report,
-        "another session's answer at the end, then resume()",
-        case.journal().is_empty(),
-        "FOREIGN",
-        || format!("its unsafe call ran; {}", short(&outcome)),
-    );
     Ok(report.end())
 }
 

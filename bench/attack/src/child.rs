@@ -158,7 +158,7 @@ pub async fn run(job: Job) -> Result<(), Box<dyn std::error::Error>> {
         (How::Prompt, _) => prompt(&agent).await,
         (How::Answer, Some((id, question))) => {
             match agent.answer(id, Answer::text(answer_to(&question))).await {
-                Err(AgentError::Engine(open_agent::engine::EngineError::NoQuestion(id))) => {
+                Err(AgentError::Engine(open_agent::engine::EngineError::NoQuestion { ask: id, .. })) => {
                     say(&json!({"fallback": format!("no question {id}")}));
                     agent.resume().await
                 }
