@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use crate::{Block, Message, ModelRequest, Role, is_legal_name};
+use crate::{Block, Message, ModelRequest, Role, ToolUseId, is_legal_name};
 
 /// What is wrong with a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -82,47 +82,36 @@ pub enum Invalid {
 }
 
 impl ModelRequest {
-    /// Whether every vendor would accept the request's shape.
+    /// Checks whether every vendor would accept the request's shape. Walks the whole conversation; a
+    /// [`Checker`](crate::Checker) gives the same verdict on the next request of a conversation and walks what is new.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first fault.
     pub fn check(&self) -> Result<(), Invalid> {
+        self.check_head()?;
+        self.check_tools()?;
+        self.check_roles()?;
+        let mut used = HashSet::new();
+        let mut before = None;
+        for (at, message) in self.messages.iter().enumerate() {
+            check_message(at, before, message, &mut used)?;
+            before = Some(&**message);
+        }
+        self.check_end()
+    }
+
+    pub(crate) fn check_head(&self) -> Result<(), Invalid> {
         if self.model.trim().is_empty() {
             return Err(Invalid::NoModel);
         }
         if self.options.max_tokens == 0 {
             return Err(Invalid::NoOutput);
         }
-        self.check_tools()?;
-        self.check_roles()?;
-        let mut open: Vec<String> = Vec::new();
-        let mut used = HashSet::new();
-        for (at, message) in self.messages.iter().enumerate() {
-            check_blocks(at, message)?;
-            let got = results(message);
-            if got != open {
-                return Err(Invalid::Unpaired { message: at, want: open, got });
-            }
-            open.clear();
-            for call in message.tool_uses() {
-                let id = call.id.as_str().to_owned();
-                if !call.id.is_legal() {
-                    return Err(Invalid::BadToolUseId(id));
-                }
-                if !call.input.is_object() {
-                    return Err(Invalid::InputNotObject(id));
-                }
-                if !used.insert(id.clone()) {
-                    return Err(Invalid::RepeatedToolUseId(id));
-                }
-                open.push(id);
-            }
-        }
-        if open.is_empty() {
-            Ok(())
-        } else {
-            Err(Invalid::Unpaired { message: self.messages.len(), want: open, got: Vec::new() })
-        }
+        Ok(())
     }
 
-    fn check_tools(&self) -> Result<(), Invalid> {
+    pub(crate) fn check_tools(&self) -> Result<(), Invalid> {
         let mut names = HashSet::new();
         for tool in &self.prefix.tools {
             if !is_legal_name(&tool.name) || !tool.input_schema.is_object() {
@@ -136,6 +125,18 @@ impl ModelRequest {
     }
 
     fn check_roles(&self) -> Result<(), Invalid> {
+        self.check_ends()?;
+        let mut before = None;
+        for (at, message) in self.messages.iter().enumerate() {
+            if before.replace(message.role) == Some(message.role) {
+                return Err(Invalid::SameRole(at - 1));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the roles of the first and the last message.
+    pub(crate) fn check_ends(&self) -> Result<(), Invalid> {
         let (Some(first), Some(last)) = (self.messages.first(), self.messages.last()) else {
             return Err(Invalid::NoMessages);
         };
@@ -145,9 +146,52 @@ impl ModelRequest {
         if last.role != Role::User && !self.options.resumes_pause {
             return Err(Invalid::LastNotUser);
         }
-        let same = self.messages.windows(2).position(|w| matches!(w, [a, b] if a.role == b.role));
-        same.map_or(Ok(()), |at| Err(Invalid::SameRole(at)))
+        Ok(())
     }
+
+    /// Checks that no call is left without a result.
+    pub(crate) fn check_end(&self) -> Result<(), Invalid> {
+        let want = self.messages.last().map(|last| call_ids(last)).unwrap_or_default();
+        if want.is_empty() {
+            Ok(())
+        } else {
+            Err(Invalid::Unpaired { message: self.messages.len(), want, got: Vec::new() })
+        }
+    }
+}
+
+/// Checks all of a message but its role, with the message before it. `used` holds the ids of the calls before and takes
+/// those of this message.
+pub(crate) fn check_message(
+    at: usize,
+    before: Option<&Message>,
+    message: &Message,
+    used: &mut HashSet<ToolUseId>,
+) -> Result<(), Invalid> {
+    check_blocks(at, message)?;
+    let wanted = before.into_iter().flat_map(Message::tool_uses).map(|call| &call.id);
+    if !wanted.eq(results(message)) {
+        let want = before.map(call_ids).unwrap_or_default();
+        let got = results(message).map(|id| id.as_str().to_owned()).collect();
+        return Err(Invalid::Unpaired { message: at, want, got });
+    }
+    for call in message.tool_uses() {
+        let id = || call.id.as_str().to_owned();
+        if !call.id.is_legal() {
+            return Err(Invalid::BadToolUseId(id()));
+        }
+        if !call.input.is_object() {
+            return Err(Invalid::InputNotObject(id()));
+        }
+        if !used.insert(call.id.clone()) {
+            return Err(Invalid::RepeatedToolUseId(id()));
+        }
+    }
+    Ok(())
+}
+
+fn call_ids(message: &Message) -> Vec<String> {
+    message.tool_uses().map(|call| call.id.as_str().to_owned()).collect()
 }
 
 fn check_blocks(at: usize, message: &Message) -> Result<(), Invalid> {
@@ -181,12 +225,11 @@ fn check_blocks(at: usize, message: &Message) -> Result<(), Invalid> {
     Ok(())
 }
 
-fn results(message: &Message) -> Vec<String> {
-    let ids = message.content.iter().filter_map(|b| match b {
-        Block::ToolResult(r) => Some(r.tool_use_id.as_str().to_owned()),
+fn results(message: &Message) -> impl Iterator<Item = &ToolUseId> {
+    message.content.iter().filter_map(|block| match block {
+        Block::ToolResult(result) => Some(&result.tool_use_id),
         _ => None,
-    });
-    ids.collect()
+    })
 }
 
 #[cfg(test)]

@@ -8,11 +8,13 @@ mod blob;
 mod call;
 mod catalogue;
 mod check;
+mod checker;
 mod cost;
 mod hint;
 mod ids;
 mod json;
 mod message;
+mod messages;
 pub mod millis;
 mod model_info;
 mod open;
@@ -26,6 +28,8 @@ mod secret;
 mod stream;
 mod task;
 mod usage;
+#[cfg(feature = "scripted")]
+mod visits;
 
 pub use assemble::{Assembled, Assembler, Landed};
 pub use blob::{BadBlobId, Blob, BlobId, BlobUse, ResultText};
@@ -35,6 +39,7 @@ pub use call::{
 };
 pub use catalogue::{Catalogue, PRICES_AS_OF};
 pub use check::Invalid;
+pub use checker::Checker;
 pub use cost::{Cost, CostSource, Price};
 pub use hint::{Changes, ProviderHint};
 pub use ids::{
@@ -43,6 +48,7 @@ pub use ids::{
 };
 pub use json::RawJson;
 pub use message::{Block, BrokenInput, Message, ResultBlock, Role, Source, Thinking, ToolResult, ToolUse};
+pub use messages::{Chunk, Messages, MessagesIter};
 pub use model_info::{ModelInfo, ThinkingKinds};
 pub use open::Open;
 pub use provider::{BoxFuture, ModelStream, Provider, ProviderError, ProviderErrorKind};
@@ -54,3 +60,5 @@ pub use secret::{Env, Secret};
 pub use stream::{ModelEvent, StopReason, ToolFragment};
 pub use task::{OutputRef, Task, TaskEnd, TaskId, TaskKind, TaskOutcome};
 pub use usage::{Usage, UsageUpdate};
+#[cfg(feature = "scripted")]
+pub use visits::visits;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Message, ModelInfo, RawJson};
+use crate::{Messages, ModelInfo, RawJson};
 
 /// A request. Everything that repeats from turn to turn is shared.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub struct ModelRequest {
     /// System prompt and tools: the same from turn to turn, so that the vendor can cache them.
     pub prefix: Arc<Prefix>,
     /// The conversation.
-    pub messages: Vec<Arc<Message>>,
+    pub messages: Messages,
     /// The rest.
     pub options: RequestOptions,
 }

@@ -3,6 +3,7 @@
 //! accepts them). Does no IO.
 //!
 //! The messages grow with the items: each new item is joined to the end, and what stands before it is never walked again.
+//! [`Messages`] shares that beginning with the requests that are made of it.
 //! The results of an answer's calls follow it in the model's order once every call has one; until then the answer is the
 //! last message.
 
@@ -10,7 +11,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use open_agent_model::{
-    Block, CallId, Message, MessageId, Open, ResultBlock, Role, RunId, Seq, ToolResult, ToolUse, ToolUseId,
+    Block, CallId, Message, MessageId, Messages, Open, ResultBlock, Role, RunId, Seq, ToolResult, ToolUse,
+    ToolUseId,
 };
 
 use crate::withhold::{replace_lost, suspects, withhold};
@@ -27,7 +29,7 @@ const LOST_RESULT: &str = "The record of this result is damaged, and the result 
 pub struct Transcript {
     items: Vec<Item>,
     /// The items joined into messages.
-    messages: Vec<Arc<Message>>,
+    messages: Messages,
     open: Option<OpenTurn>,
     /// Kept if the run ends on it, dropped if the request is made again.
     partial: Option<Item>,
@@ -119,7 +121,7 @@ impl Transcript {
     /// Returns the conversation as messages that every vendor accepts. While calls are open, the last one is the answer
     /// that made them.
     #[must_use]
-    pub fn messages(&self) -> &[Arc<Message>] {
+    pub fn messages(&self) -> &Messages {
         &self.messages
     }
 
@@ -144,7 +146,7 @@ impl Transcript {
                 ItemContent::Result(call, result) => part.join_result(*call, result),
             }
         }
-        part.messages
+        part.messages.to_vec()
     }
 
     /// Returns whose pictures and documents to withhold first if the provider refuses some; `None` if none are sent.
@@ -276,7 +278,7 @@ impl Transcript {
             let id = MessageId::from_number(message.id.number().wrapping_sub(1));
             self.messages.push(Arc::new(Message::user(id, LOST_BEGINNING)));
         }
-        match self.messages.last_mut() {
+        match self.messages.last() {
             Some(last) if last.role == message.role => {
                 let mut joined = Message::clone(last);
                 if joined.model != message.model {
@@ -287,7 +289,8 @@ impl Transcript {
                     joined.model.clone_from(&message.model);
                 }
                 joined.content.extend(message.content.iter().cloned());
-                *last = Arc::new(joined);
+                // A new `Arc`: what is known about a message, such as its encoding, is kept by it.
+                self.messages.set(self.messages.len() - 1, Arc::new(joined));
             }
             _ => self.messages.push(message),
         }

@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
-use open_agent_model::{Blob, BlobId, Block, Message, ResultBlock, ResultText, Source, ToolResult};
+use open_agent_model::{Blob, BlobId, Block, Message, Messages, ResultBlock, ResultText, Source, ToolResult};
 
 use crate::{MediaScope, Withheld};
 
 /// The messages that media could be withheld from: the newest one is suspected before all others, for those before it
 /// have been accepted once. `None` if there are none.
-pub(crate) fn suspects(messages: &[Arc<Message>]) -> Option<MediaScope> {
+pub(crate) fn suspects(messages: &Messages) -> Option<MediaScope> {
     if messages.last().is_some_and(|m| has(m, |content| content.is_media())) {
         Some(MediaScope::LastMessage)
     } else {
@@ -18,7 +18,7 @@ pub(crate) fn suspects(messages: &[Arc<Message>]) -> Option<MediaScope> {
     }
 }
 
-pub(crate) fn withhold(messages: &mut [Arc<Message>], withheld: &Withheld) {
+pub(crate) fn withhold(messages: &mut Messages, withheld: &Withheld) {
     let first = match withheld.scope {
         MediaScope::LastMessage => messages.len().saturating_sub(1),
         MediaScope::All => 0,
@@ -27,17 +27,13 @@ pub(crate) fn withhold(messages: &mut [Arc<Message>], withheld: &Withheld) {
         "It was taken out because the provider refused it: {}. Do not send it again unchanged.",
         withheld.reason
     );
-    for message in messages.iter_mut().skip(first) {
-        replace(message, &why, |content| content.is_media());
-    }
+    replace(messages, first, &why, |content| content.is_media());
 }
 
 /// Puts notes in the place of what was in these blobs.
-pub(crate) fn replace_lost(messages: &mut [Arc<Message>], ids: &[BlobId]) {
+pub(crate) fn replace_lost(messages: &mut Messages, ids: &[BlobId]) {
     let why = "It is lost: the file that held it is missing from the session, or damaged.";
-    for message in messages {
-        replace(message, why, |content| content.blob().is_some_and(|blob| ids.contains(blob.id())));
-    }
+    replace(messages, 0, why, |content| content.blob().is_some_and(|blob| ids.contains(blob.id())));
 }
 
 /// A part of a message that a note can stand for.
@@ -99,23 +95,30 @@ fn has(message: &Message, is_meant: impl Fn(Content<'_>) -> bool) -> bool {
     })
 }
 
-/// Puts notes in the place of what is meant. A message without any stays the same `Arc`: encodings are kept by it.
-fn replace(message: &mut Arc<Message>, why: &str, is_meant: impl Fn(Content<'_>) -> bool + Copy) {
-    if !has(message, is_meant) {
-        return;
-    }
+/// Puts notes in the place of what is meant in the messages from `first` on. A message without any stays the same `Arc`:
+/// encodings are kept by it.
+fn replace(messages: &mut Messages, first: usize, why: &str, is_meant: impl Fn(Content<'_>) -> bool + Copy) {
     let part = |part: &ResultBlock| match Content::of_part(part) {
         content if is_meant(content) => ResultBlock::text(content.note(why)),
         _ => part.clone(),
     };
     let block = |block: &Block| match (block, Content::of(block)) {
         (_, Some(content)) if is_meant(content) => Block::Text(content.note(why)),
-        (Block::ToolResult(result), _) => Block::ToolResult(ToolResult {
-            content: result.content.iter().map(part).collect(),
-            ..result.clone()
-        }),
+        (Block::ToolResult(result), _) => {
+            let content = result.content.iter().map(part).collect();
+            Block::ToolResult(ToolResult { content, ..result.clone() })
+        }
         (other, _) => other.clone(),
     };
-    let content = message.content.iter().map(block).collect();
-    *message = Arc::new(Message { content, ..Message::clone(message) });
+    let changed: Vec<(usize, Arc<Message>)> = (first..)
+        .zip(messages.since(first))
+        .filter(|(_, message)| has(message, is_meant))
+        .map(|(at, message)| {
+            let content = message.content.iter().map(block).collect();
+            (at, Arc::new(Message { content, ..Message::clone(message) }))
+        })
+        .collect();
+    for (at, message) in changed {
+        messages.set(at, message);
+    }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use open_agent_model::{BlobId, BlobUse, BoxFuture, Message, SessionId};
+use open_agent_model::{BlobId, BlobUse, BoxFuture, Messages, SessionId};
 use open_agent_session::{Notice, NoticeKind, SessionEntry, SessionStore, StoreError};
 use open_agent_tool::{Blobs, PortError};
 
@@ -47,7 +47,7 @@ impl Driver {
 pub(super) async fn unreadable(
     store: &dyn SessionStore,
     session: &SessionId,
-    messages: &[Arc<Message>],
+    messages: &Messages,
 ) -> Result<Vec<BlobId>, StoreError> {
     let mut lost = Vec::new();
     // What is referred to several times is read once, and is in memory once.

@@ -1,25 +1,43 @@
 //! Fits requests to what is known about their model. Owns what becomes of pictures and documents that the model does not
 //! take, and how long its answer may be. The log is not changed: a model that takes pictures sees them again.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use open_agent_model::{Block, Message, ModelInfo, ResultBlock, Source, ToolResult};
+use open_agent_model::{Block, Message, Messages, ModelInfo, ResultBlock, Source, ToolResult};
 
 use crate::Host;
 
 /// Room for an answer is left although the estimate says that the window is full: estimates are high.
 const LEAST_ANSWER: u64 = 4_096;
 
-/// What is known about the model that is asked, and the messages that were changed for it. All of it can be made again.
+/// What is known about the model that is asked, and the conversation as it is sent to it. All of it can be made again.
 #[derive(Default)]
 pub(super) struct Fit {
     model: Option<(Arc<str>, Arc<ModelInfo>)>,
-    /// The messages that are sent in the place of others, by the address of those. Providers cache encodings by `Arc`, so
-    /// a message must not become a new one with each request.
-    changed: HashMap<usize, (Weak<Message>, Arc<Message>)>,
+    /// The conversation of the last request, if the model does not take all of it.
+    original: Messages,
+    /// The same as it was sent. Providers keep encodings by `Arc`, so a message that was changed must not become another
+    /// one with each request.
+    fitted: Messages,
+    media: MediaCount,
     /// Pictures and documents were in the last request.
     sent_media: bool,
+}
+
+/// How many messages hold what kind of media.
+#[derive(Default)]
+struct MediaCount {
+    refused_pictures: usize,
+    refused_documents: usize,
+    sent: usize,
+}
+
+/// What media a message holds.
+#[derive(Clone, Copy, Default)]
+struct HeldMedia {
+    refused_pictures: bool,
+    refused_documents: bool,
+    sent: bool,
 }
 
 impl Fit {
@@ -31,64 +49,72 @@ impl Fit {
             return Arc::clone(info);
         }
         let info = Arc::new(host.provider.capabilities(&host.catalogue.info(model)));
-        self.model = Some((Arc::clone(model), Arc::clone(&info)));
-        self.changed.clear();
+        *self = Self { model: Some((Arc::clone(model), Arc::clone(&info))), ..Self::default() };
         info
     }
 
-    /// Puts notes in the place of pictures and documents that the model does not take. Returns what people are to be
-    /// told of it.
+    /// Puts notes in the place of pictures and documents that the model does not take. Returns the messages to send and
+    /// what people are to be told of it. Walks only messages that the last conversation did not have.
+    ///
+    /// `info` is what [`Fit::info`] returned for this model.
     pub(super) fn media(
         &mut self,
         model: &str,
         info: &ModelInfo,
-        messages: &mut [Arc<Message>],
-    ) -> Option<String> {
+        messages: Messages,
+    ) -> (Messages, Option<String>) {
         let takes = Takes { pictures: info.vision != Some(false), documents: info.pdf != Some(false), model };
-        self.sent_media = true;
         if takes.pictures && takes.documents {
-            return None;
+            self.sent_media = true;
+            return (messages, None);
         }
-        self.changed.retain(|_, (original, _)| original.strong_count() > 0);
-        self.sent_media = false;
-        let (mut pictures, mut documents) = (false, false);
-        for message in messages {
-            let (mut refused, mut sent) = (false, false);
-            for media in message.content.iter().flat_map(Media::of) {
-                let takes_it = takes.takes(media);
-                refused |= !takes_it;
-                sent |= takes_it;
-                pictures |= !takes_it && matches!(media, Media::Picture);
-                documents |= !takes_it && matches!(media, Media::Document(_));
-            }
-            self.sent_media |= sent;
-            if refused {
-                *message = self.without(message, takes);
-            }
+        let known = self.original.shared_with(&messages);
+        for gone in self.original.since(known) {
+            self.media.remove(takes.held(gone));
         }
-        let what = match (pictures, documents) {
+        self.fitted.truncate(known);
+        for new in messages.since(known) {
+            let held = takes.held(new);
+            self.media.add(held);
+            self.fitted.push(if held.is_refused() { takes.without(new) } else { Arc::clone(new) });
+        }
+        self.original = messages;
+        self.sent_media = self.media.sent > 0;
+        let what = match (self.media.refused_pictures > 0, self.media.refused_documents > 0) {
             (true, true) => "pictures and documents",
             (true, false) => "pictures",
             (false, true) => "documents",
-            (false, false) => return None,
+            (false, false) => return (self.fitted.clone(), None),
         };
-        Some(format!(
+        let note = format!(
             "{what} are not sent: {model} takes none. They stay in the session for a model that does"
-        ))
+        );
+        (self.fitted.clone(), Some(note))
     }
 
     /// Whether a provider can have refused the last request for its pictures or documents.
     pub(super) fn sent_media(&self) -> bool {
         self.sent_media
     }
+}
 
-    fn without(&mut self, message: &Arc<Message>, takes: Takes<'_>) -> Arc<Message> {
-        let make = || {
-            let content = message.content.iter().map(|block| takes.fitted(block)).collect();
-            let fitted = Arc::new(Message { content, ..Message::clone(message) });
-            (Arc::downgrade(message), fitted)
-        };
-        Arc::clone(&self.changed.entry(Arc::as_ptr(message).addr()).or_insert_with(make).1)
+impl MediaCount {
+    fn add(&mut self, held: HeldMedia) {
+        self.refused_pictures += usize::from(held.refused_pictures);
+        self.refused_documents += usize::from(held.refused_documents);
+        self.sent += usize::from(held.sent);
+    }
+
+    fn remove(&mut self, held: HeldMedia) {
+        self.refused_pictures -= usize::from(held.refused_pictures);
+        self.refused_documents -= usize::from(held.refused_documents);
+        self.sent -= usize::from(held.sent);
+    }
+}
+
+impl HeldMedia {
+    fn is_refused(self) -> bool {
+        self.refused_pictures || self.refused_documents
     }
 }
 
@@ -142,6 +168,22 @@ struct Takes<'a> {
 }
 
 impl Takes<'_> {
+    fn held(self, message: &Message) -> HeldMedia {
+        let mut held = HeldMedia::default();
+        for media in message.content.iter().flat_map(Media::of) {
+            let is_taken = self.takes(media);
+            held.sent |= is_taken;
+            held.refused_pictures |= !is_taken && matches!(media, Media::Picture);
+            held.refused_documents |= !is_taken && matches!(media, Media::Document(_));
+        }
+        held
+    }
+
+    fn without(self, message: &Message) -> Arc<Message> {
+        let content = message.content.iter().map(|block| self.fitted(block)).collect();
+        Arc::new(Message { content, ..Message::clone(message) })
+    }
+
     fn takes(self, media: Media<'_>) -> bool {
         match media {
             Media::Picture => self.pictures,

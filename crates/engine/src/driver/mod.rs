@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use open_agent_model::{
-    Answer, AskId, Block, CallId, Change, Cost, Message, MessageId, Prefix, ProviderError, QueueId, Role,
-    RunId, SessionId, Timestamp,
+    Answer, AskId, Block, CallId, Change, Checker, Cost, Message, MessageId, Prefix, ProviderError, QueueId,
+    Role, RunId, SessionId, Timestamp,
 };
 use open_agent_session::{
     Durability, Log, ModelSettings, Moved, Notice, NoticeKind, Origin, RunStarted, SessionEntry,
@@ -30,6 +30,8 @@ mod model;
 mod news;
 mod reserve;
 mod tell;
+#[cfg(test)]
+mod tests;
 mod tokens;
 mod tools;
 mod withheld;
@@ -60,6 +62,9 @@ pub struct Driver {
     untold: Vec<SessionEntry>,
     /// Messages may refer to blobs whose content this process has not read.
     has_unread_blobs: bool,
+    /// What is known of the last request's messages, so that the next request costs what is new in it.
+    checker: Checker,
+    estimator: tokens::Estimator,
     /// The failure of the last request, unless it is made again.
     failure: Option<ProviderError>,
     /// The moment before which no request is to be made, and when that is at the latest, whatever becomes of the clock.
@@ -129,6 +134,8 @@ impl Driver {
             has_unread_blobs: true,
             damage,
             untold,
+            checker: Checker::default(),
+            estimator: tokens::Estimator::default(),
             failure: None,
             waits: None,
         };

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::fit;
 use super::tell::Teller;
-use super::tokens::{billed, estimate, guessed, truncation};
+use super::tokens::{billed, guessed, truncation};
 use super::{Driver, next_letter};
 use crate::machine::{Failed, FailureFacts};
 use crate::{AgentEvent, AnswerStarted, BlockDelta, BlockKind, BlockStarted, DeltaKind, EngineError};
@@ -30,7 +30,7 @@ impl Driver {
         let host = Arc::clone(&self.host);
         let (mut request, media_note) = self.request();
         let model = Arc::clone(&request.model);
-        if let Err(invalid) = request.check() {
+        if let Err(invalid) = self.checker.check(&request) {
             // Never sent: an invalid history would make this and every later request fail.
             let text = format!("this request would not be valid: {invalid}. Please report this as a bug");
             let error = ProviderError::new(ProviderErrorKind::InvalidRequest, text);
@@ -38,7 +38,7 @@ impl Driver {
         }
         let price = request.info.price;
         // The vendor's count of the last request is a bound from below: conversations grow.
-        let sent = estimate(&request);
+        let sent = self.estimator.estimate(&request);
         let estimate = sent.max(self.machine.context_tokens());
         request.options.max_tokens = fit::max_tokens(request.options.max_tokens, &request.info, estimate);
         let notes = host.provider.notes(&request).into_iter().chain(media_note).collect();
@@ -116,7 +116,7 @@ impl Driver {
     /// The request, and what people are to be told of what it leaves out.
     fn request(&mut self) -> (ModelRequest, Option<String>) {
         self.tools = Some(self.snapshot());
-        let mut messages = self.machine.transcript().messages().to_vec();
+        let messages = self.machine.transcript().messages().clone();
         let mut options = self.host.request.clone();
         options.resumes_pause =
             self.machine.resumes_pause() && messages.last().is_some_and(|m| m.role == Role::Assistant);
@@ -133,7 +133,7 @@ impl Driver {
         let model = run.map_or_else(|| Arc::from(""), |r| Arc::clone(&r.model));
         // This model is not always the one that the run began with.
         let info = self.fit.info(&self.host, &model);
-        let note = self.fit.media(&model, &info, &mut messages);
+        let (messages, note) = self.fit.media(&model, &info, messages);
         let prefix = self.machine.prefix().cloned().unwrap_or_default();
         (ModelRequest { model, info, prefix, messages, options }, note)
     }

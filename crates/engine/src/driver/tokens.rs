@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use open_agent_model::{Assembler, Block, Message, MessageId, ModelRequest, ResultBlock, Role, Usage};
-use open_agent_session::{ModelSettings, Origin, SessionEntry, Stored, UserMessage};
+use open_agent_model::{
+    Assembler, Block, Message, MessageId, Messages, ModelRequest, Prefix, ResultBlock, Role, Usage,
+};
+use open_agent_session::{Durability, ModelSettings, Origin, SessionEntry, Stored, UserMessage};
 
 use super::{Driver, prompt_content};
 use crate::EngineError;
@@ -32,6 +34,14 @@ impl Driver {
         settings: ModelSettings,
     ) -> Result<TokenCount, EngineError> {
         let content = prompt_content(prompt)?;
+        let lost = self.read_blobs().await?;
+        if !lost.is_empty() {
+            // People are told in the next run.
+            let (notices, lost) =
+                lost.into_iter().partition(|entry| matches!(entry, SessionEntry::Noticed(_)));
+            self.untold.extend::<Vec<_>>(notices);
+            self.record(lost, Durability::Written).await?;
+        }
         let id = MessageId::from_number(self.host.ports.clock.new_id());
         let message = Arc::new(Message { id, role: Role::User, content, model: None });
         let mut transcript = self.machine.transcript().clone();
@@ -48,12 +58,11 @@ impl Driver {
         };
         let mut options = self.host.request.clone();
         (options.thinking, options.effort) = (settings.thinking, settings.effort);
-        let mut messages = transcript.messages().to_vec();
         let info = self.fit.info(&self.host, &settings.model);
-        self.fit.media(&settings.model, &info, &mut messages);
+        let (messages, _) = self.fit.media(&settings.model, &info, transcript.messages().clone());
         let context_tokens = info.context_tokens;
         let request = ModelRequest { model: settings.model, info, prefix, messages, options };
-        let about = estimate(&request);
+        let about = self.estimator.estimate(&request);
         let counted = self.host.provider.count_tokens(request).await.map_err(EngineError::Provider)?;
         Ok(TokenCount {
             input_tokens: counted.unwrap_or(about),
@@ -89,8 +98,44 @@ pub(super) fn truncation(counted: u64, sent: u64) -> Option<String> {
     })
 }
 
-/// How many tokens the request's input has, roughly.
-pub(super) fn estimate(request: &ModelRequest) -> u64 {
+/// Estimates how many tokens the input of requests has, roughly. Of a request that continues the one before, only what is
+/// new is walked.
+#[derive(Default)]
+pub(super) struct Estimator {
+    /// The messages of the last request, and their length.
+    messages: Messages,
+    message_bytes: usize,
+    /// The system prompt and tools of the last request, and their length.
+    prefix: Option<(Arc<Prefix>, usize)>,
+}
+
+impl Estimator {
+    pub(super) fn estimate(&mut self, request: &ModelRequest) -> u64 {
+        let known = self.messages.shared_with(&request.messages);
+        let gone: usize = self.messages.since(known).map(|message| message_bytes(message)).sum();
+        let new: usize = request.messages.since(known).map(|message| message_bytes(message)).sum();
+        self.message_bytes = self.message_bytes - gone + new;
+        self.messages = request.messages.clone();
+        let prefix_bytes = match &self.prefix {
+            Some((known, bytes)) if Arc::ptr_eq(known, &request.prefix) => *bytes,
+            _ => {
+                let bytes = prefix_bytes(&request.prefix);
+                self.prefix = Some((Arc::clone(&request.prefix), bytes));
+                bytes
+            }
+        };
+        (self.message_bytes + prefix_bytes) as u64 / BYTES_PER_TOKEN
+    }
+}
+
+fn prefix_bytes(prefix: &Prefix) -> usize {
+    let system = prefix.system.iter().map(|section| section.text.len());
+    let tools = prefix.tools.iter();
+    let tools = tools.map(|t| t.name.len() + t.description.len() + t.input_schema.get().len());
+    system.chain(tools).sum()
+}
+
+fn message_bytes(message: &Message) -> usize {
     let block = |b: &Block| match b {
         Block::Text(text) => text.len(),
         Block::Thinking(t) => t.text.len(),
@@ -101,15 +146,7 @@ pub(super) fn estimate(request: &ModelRequest) -> u64 {
         // Pictures and pages are billed by size, not by their base64: about 1,600 tokens each.
         _ => 6_400,
     };
-    let messages: usize = request.messages.iter().flat_map(|m| &m.content).map(block).sum();
-    let system: usize = request.prefix.system.iter().map(|s| s.text.len()).sum();
-    let tools: usize = request
-        .prefix
-        .tools
-        .iter()
-        .map(|t| t.name.len() + t.description.len() + t.input_schema.get().len())
-        .sum();
-    (messages + system + tools) as u64 / BYTES_PER_TOKEN
+    message.content.iter().map(block).sum()
 }
 
 fn result_bytes(block: &ResultBlock) -> usize {

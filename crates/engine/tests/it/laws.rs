@@ -96,7 +96,7 @@ fn assert_sendable(records: &[Stored]) {
 }
 
 fn assert_machine_can_send(machine: &Machine) {
-    let mut messages = machine.transcript().messages().to_vec();
+    let mut messages = machine.transcript().messages().clone();
     if messages.last().is_none_or(|m| m.role == open_agent_model::Role::Assistant) {
         let id = MessageId::from_number(1);
         messages.push(Arc::new(open_agent_model::Message::user(id, "next")));

@@ -10,6 +10,7 @@ mod crash;
 mod crash_told;
 mod events;
 mod laws;
+mod long_runs;
 mod media;
 mod queue;
 mod scenarios;

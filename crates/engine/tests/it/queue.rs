@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use open_agent_engine::{Command, Driver, EngineError, Progress};
 use open_agent_model::scripted::{Reply, Scripted, newest_results};
-use open_agent_model::{Answer, Block, Message, ProviderErrorKind, QueueId, Role, RunStatus};
+use open_agent_model::{Answer, Block, Messages, ProviderErrorKind, QueueId, Role, RunStatus};
 use open_agent_session::RunLimits;
 use open_agent_testkit::cases;
 use open_agent_tool::{ToolSet, ToolSource, tool_fn};
@@ -72,7 +72,7 @@ struct Life {
 }
 
 /// Each text of the users, as the model gets them.
-fn told_in(messages: &[Arc<Message>]) -> Vec<String> {
+fn told_in(messages: &Messages) -> Vec<String> {
     let users = messages.iter().filter(|m| m.role == Role::User);
     let texts = users.flat_map(|m| &m.content).filter_map(|b| match b {
         Block::Text(text) => Some(text.clone()),

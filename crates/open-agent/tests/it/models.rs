@@ -62,9 +62,9 @@ fn with_show_tool(builder: AgentBuilder) -> AgentBuilder {
 }
 
 /// Pictures and documents, in results too.
-fn media(messages: &[std::sync::Arc<Message>]) -> (usize, usize) {
+fn media<'a>(messages: impl IntoIterator<Item = &'a std::sync::Arc<Message>>) -> (usize, usize) {
     let (mut pictures, mut documents) = (0, 0);
-    for block in messages.iter().flat_map(|m| &m.content) {
+    for block in messages.into_iter().flat_map(|m| &m.content) {
         match block {
             Block::Image(_) => pictures += 1,
             Block::Document { .. } => documents += 1,

@@ -11,7 +11,7 @@ use open_agent_model::{
 use serde::Serialize;
 
 use super::thinking::{self, OutputConfig, Thinking};
-use crate::cache::EncodeCache;
+use crate::cache::{EncodeCache, Items, Style};
 use crate::name::sendable;
 
 /// Stands for a message of which nothing can be sent, so that roles still alternate.
@@ -199,10 +199,11 @@ impl Encoder {
     fn body(&self, head: &Head<'_>, request: &ModelRequest) -> Result<Vec<u8>, serde_json::Error> {
         let mut out = serde_json::to_vec(head)?;
         out.pop();
-        let prefix = std::slice::from_ref(&request.prefix);
-        self.prefixes.append(&mut out, prefix, |_| false, |p, _| encode_prefix(p, self.marks))?;
-        out.extend_from_slice(b",\"messages\":[");
         let media_in_results = request.info.media_in_results != Some(false);
+        let style = Style { model: Arc::clone(&request.model), choice: media_in_results };
+        let prefix = Items { style: &style, chunks: &[], tail: std::slice::from_ref(&request.prefix) };
+        self.prefixes.append(&mut out, &prefix, |_| false, |p, _| encode_prefix(p, self.marks))?;
+        out.extend_from_slice(b",\"messages\":[");
         let form = |m: &Message| match m.role {
             Role::Assistant => m.model.as_deref() == Some(&*request.model),
             Role::User => media_in_results,
@@ -211,9 +212,11 @@ impl Encoder {
             Role::Assistant => encode_answer(m, form),
             Role::User => encode_user(m, form),
         };
-        let ends = self.messages.append(&mut out, &request.messages, form, encode)?;
+        let (chunks, tail) = (request.messages.chunks(), request.messages.tail());
+        let items = Items { style: &style, chunks, tail };
+        let ends = self.messages.append(&mut out, &items, form, encode)?;
         if self.marks {
-            mark(&mut out, &request.messages, &ends);
+            mark(&mut out, items.tail, &ends);
         }
         out.extend_from_slice(b"]}");
         Ok(out)
@@ -221,9 +224,9 @@ impl Encoder {
 }
 
 /// Marks the last two user's messages: the vendor looks back from a mark over some 20 blocks only, and a turn of many
-/// calls has more, so the mark of the turn before is repeated.
-fn mark(out: &mut Vec<u8>, messages: &[Arc<Message>], ends: &[usize]) {
-    let marked = messages.iter().zip(ends).rev().filter(|(m, _)| m.role == Role::User).take(2);
+/// calls has more, so the mark of the turn before is repeated. They are in the list's tail, which is long enough.
+fn mark(out: &mut Vec<u8>, tail: &[Arc<Message>], ends: &[usize]) {
+    let marked = tail.iter().zip(ends).rev().filter(|(m, _)| m.role == Role::User).take(2);
     for (message, end) in marked {
         // A message ends with its last block: `…}]}`. From the back, so that earlier ends stay where they are.
         let at = end.saturating_sub(3);

@@ -186,7 +186,13 @@ mod tests {
         let mut options = RequestOptions::default();
         set(&mut options);
         let info = Arc::new(Catalogue::default().info(model));
-        ModelRequest { model: model.into(), info, prefix: Arc::default(), messages: Vec::new(), options }
+        ModelRequest {
+            model: model.into(),
+            info,
+            prefix: Arc::default(),
+            messages: Default::default(),
+            options,
+        }
     }
 
     fn fitted(model: &str, set: impl FnOnce(&mut RequestOptions)) -> String {

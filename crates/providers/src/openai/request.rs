@@ -1,6 +1,7 @@
 //! Requests of chat completions. Owns how our data is written there: a pure function of request and profile.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use open_agent_model::{
     Block, Message, ModelRequest, Prefix, RawJson, ResultBlock, Role, Source, Thinking, ToolChoice,
@@ -11,7 +12,7 @@ use serde::ser::{SerializeMap as _, Serializer};
 
 use super::thinking::Wishes;
 use crate::anthropic::{NOTHING_VISIBLE, plain_text};
-use crate::cache::EncodeCache;
+use crate::cache::{EncodeCache, Items, Style};
 use crate::name::sendable;
 use crate::{Profile, ReasoningBack};
 
@@ -180,14 +181,16 @@ impl Encoder {
         };
         let mut out = serde_json::to_vec(&head)?;
         out.pop();
-        let prefix = std::slice::from_ref(&request.prefix);
+        let style = Style { model: Arc::clone(&request.model), choice: false };
+        let prefix = Items { style: &style, chunks: &[], tail: std::slice::from_ref(&request.prefix) };
         // Who cannot be told to call no tool gets none.
         let tools = self.profile.tool_choice || options.tool_choice != ToolChoice::None;
-        self.tools.append(&mut out, prefix, |_| tools, encode_prefix)?;
+        self.tools.append(&mut out, &prefix, |_| tools, encode_prefix)?;
         let written_here = |m: &Message| m.model.as_deref() == Some(&*request.model);
-        self.messages.append(&mut out, &request.messages, written_here, |m, here| {
-            encode_message(m, here, self.profile)
-        })?;
+        let (chunks, tail) = (request.messages.chunks(), request.messages.tail());
+        let items = Items { style: &style, chunks, tail };
+        self.messages
+            .append(&mut out, &items, written_here, |m, here| encode_message(m, here, self.profile))?;
         out.extend_from_slice(b"]}");
         Ok(out)
     }

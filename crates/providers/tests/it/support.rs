@@ -58,7 +58,7 @@ pub(crate) fn request(messages: Vec<Arc<Message>>) -> ModelRequest {
         model: "m".into(),
         info: Arc::new(ModelInfo::unknown("m")),
         prefix: Arc::new(Prefix::default()),
-        messages,
+        messages: messages.into(),
         options: RequestOptions { max_tokens: 4096, ..RequestOptions::default() },
     }
 }

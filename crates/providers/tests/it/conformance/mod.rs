@@ -65,6 +65,7 @@ static SCENARIOS: &[Scenario] = scenarios! {
     requests::tokens_are_counted, skip |p| only_messages(p);
     requests::extra_headers_and_the_key_are_sent;
     requests::the_same_request_has_the_same_bytes;
+    requests::a_long_conversation_has_the_same_bytes_warm_and_cold;
     requests::usage_is_asked_for, skip |p| (p.api != Api::OpenAi).then_some("usage comes without being asked for");
     requests::opaque_blocks_go_back_byte_for_byte, skip |p| only_messages(p);
     faults::overload_and_rate_limits_are_typed;

@@ -1,8 +1,10 @@
 //! Requests, as the server sees them.
 
+use std::sync::Arc;
+
 use open_agent_model::{
-    Block, Effort, ModelRequest, Provider as _, RawJson, ResultBlock, Role, Secret, Thinking, ThinkingMode,
-    ToolChoice,
+    Block, Effort, Message, ModelRequest, Provider as _, RawJson, ResultBlock, Role, Secret, Thinking,
+    ThinkingMode, ToolChoice,
 };
 use open_agent_providers::{AnthropicProvider, Api, Profile, ProviderConfig, provider};
 use open_agent_testkit::server::{ModelServer, Recorded, Reply, Script};
@@ -212,11 +214,12 @@ pub(super) async fn the_same_request_has_the_same_bytes(p: &'static Profile) {
     let warm = provider(config.clone()).unwrap();
     let long = "a long text ".repeat(100);
     let mut turn = everything();
-    for message in &mut turn.messages {
-        let mut longer = (**message).clone();
+    let longer = |message: &Arc<Message>| {
+        let mut longer = Message::clone(message);
         longer.content.push(text(&long));
-        *message = longer.into();
-    }
+        Arc::new(longer)
+    };
+    turn.messages = turn.messages.iter().map(longer).collect();
     for _ in 0..3 {
         collect(&*warm, turn.clone()).await.unwrap();
     }
@@ -227,6 +230,32 @@ pub(super) async fn the_same_request_has_the_same_bytes(p: &'static Profile) {
     let texts: Vec<String> = server.requests().into_iter().map(|r| r.text).collect();
     assert!(texts[..4].iter().all(|t| *t == texts[0]));
     assert!(texts[4].starts_with(texts[0].strip_suffix("]}").unwrap()));
+}
+
+/// A conversation that outgrows what is encoded message by message is the same text as from a fresh start, also after a
+/// change far back and with the vendor's cache marks.
+pub(super) async fn a_long_conversation_has_the_same_bytes_warm_and_cold(p: &'static Profile) {
+    let server = ModelServer::start(Script::always(Reply::text("ok"))).unwrap();
+    let warm = provider(config(p.name, &server)).unwrap();
+    let mut turn = everything();
+    for round in 0..3 {
+        for n in 0..35 {
+            turn.messages.push(message(Role::Assistant, vec![text(&format!("answer {round} {n}"))]));
+            turn.messages.push(message(Role::User, vec![text(&format!("prompt {round} {n}"))]));
+        }
+        if round == 2 {
+            turn.messages.set(40, message(Role::User, vec![text("another prompt")]));
+        }
+        collect(&*warm, turn.clone()).await.unwrap();
+        collect(&*provider(config(p.name, &server)).unwrap(), turn.clone()).await.unwrap();
+    }
+    let texts: Vec<String> = server.requests().into_iter().map(|r| r.text).collect();
+    assert!(texts.chunks(2).all(|both| both[0] == both[1]));
+    assert!(texts[4].contains("answer 0 0") && texts[4].contains("another prompt"));
+    let prompts = texts[4].match_indices("prompt 2 34").count();
+    assert_eq!(prompts, 1, "the last message is there, once");
+    let marks = |text: &str| text.matches("cache_control").count();
+    assert_eq!(marks(&texts[4]), marks(&texts[0]));
 }
 
 pub(super) async fn usage_is_asked_for(p: &'static Profile) {
