@@ -7,6 +7,7 @@ Times come from the server's log: one clock for both sides. CPU comes from wait4
 are the subreaper), so that tools and helpers count. Memory is sampled over the process tree.
 """
 import argparse
+import bisect
 import ctypes
 import json
 import os
@@ -153,11 +154,13 @@ class Sampler(threading.Thread):
     def __init__(self, pid):
         super().__init__(daemon=True)
         self.pid, self.done, self.peak, self.procs = pid, threading.Event(), 0, 0
+        self.times = []                                     # (wall clock in ns, CPU seconds of the root)
 
     def run(self):
         turn = 0
         while not self.done.wait(0.002):
             self.peak = max(self.peak, self.high_water())
+            self.times.append((time.time_ns(), self.cpu()))
             if turn % 10 == 0:
                 pids = tree(self.pid)
                 self.procs = max(self.procs, len(pids))
@@ -172,6 +175,18 @@ class Sampler(threading.Thread):
             return int(found.group(1)) * 1024 if found else 0
         except OSError:
             return 0
+
+    def cpu(self):
+        try:
+            return time.clock_gettime((~self.pid << 3) | 2)  # as clock_getcpuclockid() makes it
+        except OSError:
+            return self.times[-1][1] if self.times else 0.0
+
+    def cpu_at(self, moment):
+        """CPU seconds at a moment, interpolated"""
+        at = min(max(bisect.bisect_left(self.times, (moment,)), 1), len(self.times) - 1)
+        (t0, c0), (t1, c1) = self.times[at - 1], self.times[at]
+        return c0 + (c1 - c0) * min(max((moment - t0) / max(t1 - t0, 1), 0.0), 1.0)
 
     @staticmethod
     def resident(pid):
@@ -234,7 +249,7 @@ def reap(deadline):
 
 
 def execute(argv, env, timeout):
-    """Runs to the end; gives the measured fields and the end of the output."""
+    """Runs to the end; gives the measured fields, the end of the output, and the sampler."""
     read, out = os.pipe()
     busy_before, start = busy(), time.time_ns()
     process = subprocess.Popen(argv, cwd=REPO, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
@@ -264,10 +279,10 @@ def execute(argv, env, timeout):
     return {"rc": rc, "t0": start, "t1": end, "wall_ms": seconds * 1e3, "cpu_s": cpu, "rss_mb": sampler.peak / 1e6,
             "procs": sampler.procs, "out_mb": drain.bytes / 1e6,
             # CPUs kept busy by anything else while the agent ran: other users, the server, the sampler
-            "others_cpus": max(0.0, busy_after - busy_before - cpu) / seconds}, drain.tail
+            "others_cpus": max(0.0, busy_after - busy_before - cpu) / seconds}, drain.tail, sampler
 
 
-def from_log(rows, r, a):
+def from_log(rows, r, a, sampler):
     """What the server saw: adds to the fields of `r`."""
     main = sorted((x for x in rows if x.get("kind") in ("tool", "final")), key=lambda x: x["t_arr"])
     r["requests"], r["other_requests"] = len(rows), len(rows) - len(main)
@@ -285,6 +300,12 @@ def from_log(rows, r, a):
     if a.agents == 1:
         # the agent's own time between two requests: read the answer, run the tool, send
         gaps = [(y["t_arr"] - x["t_end"]) / 1e6 for x, y in zip(main, main[1:]) if y["turn"] == x["turn"] + 1]
+        for turn in (20, a.n - 10):
+            span = [x["t_arr"] for x in main if abs(x["turn"] - turn) == 10]
+            if turn > 10 and len(span) == 2:
+                # the root's CPU over 20 turns around this one
+                used = sampler.cpu_at(span[1]) - sampler.cpu_at(span[0])
+                r["cpu_turn_20_ms" if turn == 20 else "cpu_turn_last_ms"] = used / 20 * 1e3
         if gaps:
             k = max(1, len(gaps) // 10)
             r.update(gap_ms=st.median(gaps), gap_first_ms=st.median(gaps[:k]), gap_last_ms=st.median(gaps[-k:]))
@@ -301,7 +322,7 @@ def run_once(peer, a, rep):
     scratch = tempfile.mkdtemp(dir=ROOT)
     env.update(HOME=home(peer), NO_PROXY="127.0.0.1,localhost", NO_COLOR="1", CI="1", TMPDIR=scratch, **more)
     before = os.path.getsize(LOG) if os.path.exists(LOG) else 0
-    measured, tail = execute(argv, env, a.timeout)
+    measured, tail, sampler = execute(argv, env, a.timeout)
     shutil.rmtree(scratch, ignore_errors=True)
     with open(os.path.join(ROOT, "out.txt"), "wb") as f:    # for a look at what went wrong
         f.write(tail)
@@ -310,7 +331,7 @@ def run_once(peer, a, rep):
         f.seek(before)
         rows = [json.loads(line) for line in f if f'"{tag}"' in line]
     r = {"peer": peer, "n": a.n, "p": a.p, "d": a.d, "agents": a.agents, **measured}
-    from_log(rows, r, a)
+    from_log(rows, r, a, sampler)
     if was_quiet is not None:
         r["quiet"] = was_quiet
     try:                                                    # a library's program closes with its own numbers

@@ -12,7 +12,8 @@ import sys
 import tempfile
 
 ROOT = os.environ.get("BENCH_ROOT") or os.path.join(tempfile.gettempdir(), "agent-bench")
-ONE, TWENTY, HUNDRED, DELTAS, AGENTS = (1, 1, 1), (20, 1, 1), (100, 1, 1), (1, 200000, 1), (20, 1, 100)
+ONE, TWENTY, HUNDRED, LONG = (1, 1, 1), (20, 1, 1), (100, 1, 1), (2000, 1, 1)
+DELTAS, AGENTS, IDLE = (1, 200000, 1), (20, 1, 100), (1, 1, 10000)
 
 
 def load(path):
@@ -38,8 +39,8 @@ def minus(a, b, per):
     return None if a is None or b is None else (a - b) / per
 
 
-def own(runs, peer, field):
-    values = [r["self"][field] for r in runs.get((peer, AGENTS), []) if "self" in r]
+def own(runs, peer, field, case=AGENTS):
+    values = [r["self"][field] for r in runs.get((peer, case), []) if "self" in r]
     return st.median(values) if values else None
 
 
@@ -53,6 +54,10 @@ def table(runs):
 
     def growth(peer):
         return minus(value(runs, peer, HUNDRED, "gap_last_ms"), value(runs, peer, HUNDRED, "gap_first_ms"), 1)
+
+    def ratio(peer):
+        late, early = (value(runs, peer, LONG, f"cpu_turn_{which}_ms") for which in ("last", "20"))
+        return None if late is None or not early else late / early
 
     rows = [
         ("first request after, ms (best of 10)", 1, v(ONE, "ttfr_ms", pick=min), "open-agent"),
@@ -68,6 +73,10 @@ def table(runs):
         ("the same, as stream-json, µs", 2, cpu_over_one(DELTAS, 200000e-6), "open-agent-json"),
         ("100 agents × 20 turns: CPU per agent turn, ms", 2, lambda p: minus(value(runs, p, AGENTS, "cpu_s"), 0, 2.0), "open-agent-lib"),
         ("100 agents × 20 turns: memory per agent, kB", 0, lambda p: own(runs, p, "per_agent_kb"), "open-agent-lib"),
+        ("CPU of a turn at turn 20, ms", 2, v(LONG, "cpu_turn_20_ms"), "open-agent-lib"),
+        ("CPU of a turn at turn 2,000, ms", 2, v(LONG, "cpu_turn_last_ms"), "open-agent-lib"),
+        ("the latter : the former", 1, ratio, "open-agent-lib"),
+        ("10,000 idle agents after 1 turn: memory per agent, kB", 0, lambda p: own(runs, p, "per_agent_kb", IDLE), "open-agent-lib"),
     ]
     print("| | floor | rig | open-agent |\n|---|---:|---:|---:|")
     for what, digits, f, ours in rows:

@@ -33,5 +33,7 @@ if [ "${1:-}" != --only-print ]; then
   rounds "$reps" "100" floor rig "${ours[@]}"
   rounds "$reps" "1 --d 200000" floor rig "${ours[@]}" "${json[@]}"
   rounds "$reps" "20 --agents 100" floor rig "${lib[@]}"
+  rounds "$reps" "2000 --timeout 900" floor rig "${lib[@]}"
+  rounds "$reps" "1 --agents 10000 --timeout 900" floor rig "${lib[@]}"
 fi
 python3 "$here/report.py" --table "$results"

@@ -2,6 +2,9 @@
 
 use std::time::Instant;
 
+/// How many agents run at the same time; the others wait, or are idle already.
+pub const AT_ONCE: usize = 100;
+
 /// Resident bytes of this process.
 pub fn rss() -> f64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();

@@ -1,9 +1,13 @@
-//! For the benchmark: many agents at once in one process. Arguments: the server's address, the number of agents.
+//! For the benchmark: many agents in one process, of which 100 run at once and the others are idle, before or after their
+//! run. Arguments: the server's address, the number of agents.
 #![expect(clippy::print_stdout, reason = "the benchmark reads the line that this prints")]
 
 use std::time::Instant;
 
 use open_agent::{PermissionMode, RunStatus};
+
+/// How many agents run at the same time.
+const AT_ONCE: usize = 100;
 
 /// Bytes of memory in use, as Linux tells it.
 fn resident() -> f64 {
@@ -21,17 +25,20 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         open_agent::Agent::builder().permission_mode(PermissionMode::BypassPermissions).configure(|o| {
             o.base_url = Some(url);
             o.max_turns = None;
+            o.max_model_calls = u32::MAX;
         });
     let mut runs = tokio::task::JoinSet::new();
-    for _ in 0..agents {
-        let agent = builder.clone().build()?;
-        runs.spawn(async move {
-            let result = agent.prompt("Read the files.").await;
-            (agent, result)
-        });
-    }
-    let (mut keep, mut messages) = (Vec::new(), 0);
-    while let Some(run) = runs.join_next().await {
+    let (mut keep, mut messages, mut begun) = (Vec::new(), 0, 0);
+    loop {
+        while begun < agents && runs.len() < AT_ONCE {
+            let agent = builder.clone().build()?;
+            runs.spawn(async move {
+                let result = agent.prompt("Read the files.").await;
+                (agent, result)
+            });
+            begun += 1;
+        }
+        let Some(run) = runs.join_next().await else { break };
         let (agent, result) = run?;
         let result = result?;
         if result.status != RunStatus::Success {

@@ -3,8 +3,8 @@
 
 use std::time::Instant;
 
-use futures::StreamExt;
 use futures::future::join_all;
+use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 
 #[derive(Default)]
@@ -27,12 +27,10 @@ async fn main() {
     let agents: usize = args.next().and_then(|count| count.parse().ok()).unwrap_or(1);
     let (base, started) = (bench_libs::rss(), Instant::now());
     let http = reqwest::Client::builder().no_proxy().build().expect("client");
-    let running: Vec<_> = (0..agents).map(|_| tokio::spawn(agent(http.clone(), url.clone()))).collect();
+    let runs = stream::iter((0..agents).map(|_| tokio::spawn(agent(http.clone(), url.clone()))));
     // The conversations are kept until the memory has been read.
-    let mut done = Vec::new();
-    for agent in running {
-        done.push(agent.await.expect("agent"));
-    }
+    let done: Vec<_> =
+        runs.buffer_unordered(bench_libs::AT_ONCE).map(|agent| agent.expect("agent")).collect().await;
     bench_libs::report(started, base, agents, done.iter().map(|(_, events)| events).sum());
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use futures::StreamExt;
+use futures::{StreamExt, stream};
 use rig::AgentBuilder;
 use rig::tool::{Tool, ToolContext};
 
@@ -38,29 +38,27 @@ async fn main() {
     let url = args.next().expect("url");
     let agents: usize = args.next().and_then(|count| count.parse().ok()).unwrap_or(1);
     let (base, started) = (bench_libs::rss(), Instant::now());
-    let running: Vec<_> = (0..agents)
-        .map(|_| {
-            let url = url.clone();
-            tokio::spawn(async move {
-                let client =
-                    rig::providers::anthropic::AnthropicConfig::new("x").with_base_url(&url).client();
-                let model = client.completion("claude-sonnet-4-5");
-                let agent = AgentBuilder::new(model).preamble("You are a coding agent.").tool(Read).build();
-                let mut stream = agent.prompt("Read the files.").max_turns(1000).stream();
-                let mut items = 0usize;
-                while let Some(item) = stream.next().await {
-                    item.expect("item");
-                    items += 1;
-                }
-                drop(stream);
-                (agent, items)
-            })
+    let runs = (0..agents).map(|_| {
+        let url = url.clone();
+        tokio::spawn(async move {
+            let client = rig::providers::anthropic::AnthropicConfig::new("x").with_base_url(&url).client();
+            let model = client.completion("claude-sonnet-4-5");
+            let agent = AgentBuilder::new(model).preamble("You are a coding agent.").tool(Read).build();
+            let mut stream = agent.prompt("Read the files.").max_turns(10_000).stream();
+            let mut items = 0usize;
+            while let Some(item) = stream.next().await {
+                item.expect("item");
+                items += 1;
+            }
+            drop(stream);
+            (agent, items)
         })
-        .collect();
+    });
     // The agents are kept until the memory has been read.
-    let mut done = Vec::new();
-    for agent in running {
-        done.push(agent.await.expect("agent"));
-    }
+    let done: Vec<_> = stream::iter(runs)
+        .buffer_unordered(bench_libs::AT_ONCE)
+        .map(|agent| agent.expect("agent"))
+        .collect()
+        .await;
     bench_libs::report(started, base, agents, done.iter().map(|(_, items)| items).sum());
 }
