@@ -273,6 +273,21 @@ mod tests {
         assert_eq!(checker.check(&request(&messages)), Err(Invalid::RepeatedToolUseId("c0".into())));
     }
 
+    #[test]
+    fn what_a_refused_request_lacked_is_not_forgotten() {
+        let mut checker = Checker::default();
+        let mut messages: Messages = [message(Role::User, vec![text("go")])].into_iter().collect();
+        turn(&mut messages, 1, &mut 0);
+        assert_eq!(checker.check(&request(&messages)), Ok(()));
+        let mut refused = messages.clone();
+        refused.truncate(1);
+        refused.push(message(Role::Assistant, vec![text(" ")]));
+        refused.push(message(Role::User, vec![text("go on")]));
+        assert_eq!(checker.check(&request(&refused)), Err(Invalid::EmptyBlock { message: 1, block: 0 }));
+        turn(&mut messages, 1, &mut 0);
+        assert_eq!(checker.check(&request(&messages)), Err(Invalid::RepeatedToolUseId("c0".into())));
+    }
+
     #[cfg(feature = "scripted")]
     #[test]
     fn only_what_is_new_is_looked_at() {
