@@ -55,6 +55,8 @@ async fn counts_of_a_run(vision: Option<bool>) -> Counts {
         match turn {
             _ if turn > TURNS => Reply::text("done"),
             _ if turn % 10 == 0 => Reply::call("picture", "{}"),
+            // Its end is told in a message that joins the last one.
+            _ if turn % 10 == 5 => Reply::call("background", "{}"),
             _ => Reply::call("read", "{}"),
         }
     });
