@@ -31,6 +31,6 @@ pub use host::{EngineError, Host, Identity, RunSpec, SectionSource};
 pub use machine::{Call, Denial, Machine, RunFold, Step};
 pub use prompt::{FixedSection, Surroundings};
 pub use retry::RetryConfig;
-pub use sink::{EventSink, EventStream};
+pub use sink::{EventSink, EventStream, Subscribers};
 pub use tasks::TaskSet;
 pub use totals::{ModelUse, Totals, Words};

@@ -14,6 +14,8 @@ pub struct TaskSet {
     clock: Arc<dyn Clock>,
     folder: Option<PathBuf>,
     known: Mutex<Known>,
+    /// Counts ends.
+    ends: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -48,7 +50,7 @@ impl TaskSet {
     /// No work yet.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, folder: None, known: Mutex::default() }
+        Self { clock, folder: None, known: Mutex::default(), ends: watch::Sender::default() }
     }
 
     /// Stores outputs that lie below `folder`, the session's own, relative to it.
@@ -86,11 +88,12 @@ impl Tasks for TaskSet {
         let (tell, end) = watch::channel(None);
         let stop = CancellationToken::new();
         let token = stop.clone();
+        let ends = self.ends.clone();
         tracing::debug!(task = %task.id, %call, "background work starts");
         tokio::spawn(async move {
-            let ending = Ending(tell);
+            let ending = Ending { tell, ends };
             let end = work(token).await;
-            ending.0.send_replace(Some(end));
+            ending.tell.send_replace(Some(end));
         });
         known.tasks.push(Entry { task: task.clone(), output_file, end, stop });
         Ok(task)
@@ -120,6 +123,12 @@ impl Tasks for TaskSet {
             }
         })
     }
+
+    fn next_end(&self) -> BoxFuture<'static, ()> {
+        let mut ends = self.ends.subscribe();
+        // An error means that the set and all its work are gone.
+        Box::pin(async move { _ = ends.changed().await })
+    }
 }
 
 impl Drop for TaskSet {
@@ -129,15 +138,20 @@ impl Drop for TaskSet {
 }
 
 /// Says that work is over, also if it panics or its runtime goes away: whoever waits must not wait for ever.
-struct Ending(watch::Sender<Option<TaskEnd>>);
+struct Ending {
+    tell: watch::Sender<Option<TaskEnd>>,
+    ends: watch::Sender<u64>,
+}
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        self.0.send_if_modified(|end| {
+        self.tell.send_if_modified(|end| {
             let unknown = end.is_none();
             end.get_or_insert(TaskEnd::of_process(None, None));
             unknown
         });
+        // Whoever wakes now finds the end.
+        self.ends.send_modify(|ends| *ends += 1);
     }
 }
 
@@ -202,6 +216,21 @@ mod tests {
         let id = set.start(spec(0), Box::new(|_| Box::pin(async { panic!("boom") }))).unwrap().id;
         let end = set.stop(&id).await.unwrap().end;
         assert_eq!(end, Some(TaskEnd::of_process(None, None)));
+    }
+
+    #[tokio::test]
+    async fn the_next_end_is_told_also_of_work_that_panics_and_when_the_set_is_gone() {
+        let set = set();
+        let end = set.next_end();
+        let id = set.start(spec(0), ending(TaskEnd::of_process(Some(0), None))).unwrap().id;
+        end.await;
+        assert!(!set.find(&id).unwrap().is_running());
+        let end = set.next_end();
+        set.start(spec(1), Box::new(|_| Box::pin(async { panic!("boom") }))).unwrap();
+        end.await;
+        let end = set.next_end();
+        drop(set);
+        end.await;
     }
 
     #[tokio::test]

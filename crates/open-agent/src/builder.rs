@@ -215,6 +215,18 @@ impl AgentBuilder {
         self.configure(|o| o.permission_mode = mode)
     }
 
+    /// Lets the end of background work start a run while the agent is idle. The run's first message is the note about the
+    /// work that has ended, and the model goes on from there. Off by default: the model reads the note with the next prompt.
+    ///
+    /// The run has the limits of any other. Its events come to [`Agent::events`], and [`Agent::resume`] waits for it and
+    /// returns its result. No run is started by work that was stopped ([`Agent::stop_task`]); nor after an interrupt, at
+    /// the end of the budget, while a question waits for its answer, after [`Agent::close`], or when another process has
+    /// gone on with the session.
+    #[must_use]
+    pub fn wake_on_task_end(self, wake: bool) -> Self {
+        self.configure(|o| o.wake_on_task_end = wake)
+    }
+
     /// Lets a tool run without being asked about.
     #[must_use]
     pub fn allow_tool(self, name: impl Into<String>) -> Self {

@@ -33,7 +33,9 @@ pub use provider::{DEFAULT_MODEL, Resolved, provider_names};
 pub use result::{Denial, ModelCost, QueryResult};
 
 pub use open_agent_engine as engine;
-pub use open_agent_engine::{AgentEvent, Budget, BudgetScope, Envelope, RetryConfig, TokenCount, wire};
+pub use open_agent_engine::{
+    AgentEvent, Budget, BudgetScope, Envelope, EventStream, RetryConfig, TokenCount, wire,
+};
 pub use open_agent_model as model;
 pub use open_agent_model::{
     AgentId, Answer, AskId, AskSource, Block, Catalogue, Changes, Cost, Effort, Env, Message, ModelInfo,

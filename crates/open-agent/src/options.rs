@@ -79,6 +79,9 @@ pub struct AgentOptions {
     pub permission_mode: PermissionMode,
     /// In which order calls of one answer run.
     pub tool_scheduling: ToolScheduling,
+    /// Whether the end of background work starts a run of an idle agent. See
+    /// [`AgentBuilder::wake_on_task_end`](crate::AgentBuilder::wake_on_task_end).
+    pub wake_on_task_end: bool,
     /// The project's folder. Default: the process's.
     pub cwd: Option<PathBuf>,
     /// The session. Default: a new one.
@@ -118,6 +121,7 @@ impl Default for AgentOptions {
             allowed_tools: Vec::new(),
             permission_mode: PermissionMode::Default,
             tool_scheduling: ToolScheduling::Ordered,
+            wake_on_task_end: false,
             cwd: None,
             session_id: None,
             sessions_dir: None,

@@ -24,6 +24,10 @@ pub trait Tasks: Send + Sync {
 
     /// Stops all and waits for their ends. Nothing can be started from then on.
     fn stop_all(&self) -> BoxFuture<'_, ()>;
+
+    /// Returns a future that is ready once some work has ended since this call, or the port is gone. It may be ready
+    /// without such a reason, too. It keeps nothing alive.
+    fn next_end(&self) -> BoxFuture<'static, ()>;
 }
 
 /// Background work to start.
@@ -78,5 +82,8 @@ impl Tasks for Absent {
     }
     fn stop_all(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {})
+    }
+    fn next_end(&self) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
     }
 }

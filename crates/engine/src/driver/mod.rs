@@ -26,6 +26,7 @@ mod blobs;
 mod bound;
 mod commands;
 mod fit;
+mod idle;
 mod model;
 mod news;
 mod reserve;
@@ -34,12 +35,10 @@ mod tell;
 mod tests;
 mod tokens;
 mod tools;
-mod withheld;
 
 use tell::Teller;
 pub use tokens::TokenCount;
 use tools::LiveCalls;
-pub(crate) use withheld::withheld;
 
 /// Works on one session.
 pub struct Driver {
@@ -213,12 +212,10 @@ impl Driver {
     /// [`EngineError::Store`] if the log cannot be written.
     pub async fn begin(&mut self, spec: RunSpec) -> Result<RunId, EngineError> {
         let content = prompt_content(spec.prompt.clone())?;
-        let mut entries = self.give_up().await?;
+        let (run, mut entries) = self.run_start(&spec).await?;
         let clock = &self.host.ports.clock;
-        let run = RunId::from_number(clock.new_id());
         let message =
             Message { id: MessageId::from_number(clock.new_id()), role: Role::User, content, model: None };
-        entries.extend(self.run_start(run, &spec).await);
         let ids = self.queued_ids();
         if !ids.is_empty() {
             entries.push(SessionEntry::Delivered { ids });
@@ -240,9 +237,7 @@ impl Driver {
         if ids.is_empty() {
             return Ok(None);
         }
-        let mut entries = self.give_up().await?;
-        let run = RunId::from_number(self.host.ports.clock.new_id());
-        entries.extend(self.run_start(run, &spec).await);
+        let (run, mut entries) = self.run_start(&spec).await?;
         entries.push(SessionEntry::Delivered { ids });
         self.record(entries, Durability::Written).await?;
         Ok(Some(run))
@@ -264,9 +259,10 @@ impl Driver {
         Ok(self.machine.give_up())
     }
 
-    /// Returns the entries with which a run begins, but for its first message.
-    async fn run_start(&mut self, run: RunId, spec: &RunSpec) -> Vec<SessionEntry> {
-        let mut entries = Vec::new();
+    /// Names a run and returns the entries with which it begins, but for its first message.
+    async fn run_start(&mut self, spec: &RunSpec) -> Result<(RunId, Vec<SessionEntry>), EngineError> {
+        let mut entries = self.give_up().await?;
+        let run = RunId::from_number(self.host.ports.clock.new_id());
         let host = Arc::clone(&self.host);
         let root = &host.identity.root;
         let is_moved = self.machine.root() != Some(root);
@@ -283,7 +279,7 @@ impl Driver {
             mode: self.host.gate.policy().mode,
             limits: spec.limits.clone(),
         }));
-        entries
+        Ok((run, entries))
     }
 
     /// Uses these settings from the next request on, if they are others than those of the run that goes on.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use open_agent_model::{Block, Message, MessageId, Role, TaskEnd, TaskOutcome, ToolSpec};
+use open_agent_model::{Block, Message, MessageId, Role, Task, TaskEnd, TaskOutcome, ToolSpec};
 use open_agent_session::{Notice, NoticeKind, SessionEntry, ToolsChanged};
 
 use super::Driver;
@@ -33,21 +33,31 @@ impl Driver {
         new.map(|status| SessionEntry::BackgroundStarted(status.task)).collect()
     }
 
-    /// Returns entries for background work that has ended. Work that an earlier process had started is gone with that.
-    fn ended_background(&self) -> Vec<SessionEntry> {
-        let mut entries = Vec::new();
-        for task in self.machine.open_background() {
-            let end = match self.host.ports.tasks.find(&task.id) {
-                Some(status) => status.end,
-                None => Some(TaskEnd::of(TaskOutcome::Lost)),
-            };
-            if let Some(end) = end {
-                tracing::debug!(task = %task.id, %end, "background work is over");
-                let id = MessageId::from_number(self.host.ports.clock.new_id());
-                entries.push(background_ended(task, end, id, self.host.identity.folder.as_deref()));
-            }
-        }
-        entries
+    /// Returns entries for background work that has ended.
+    pub(super) fn ended_background(&self) -> Vec<SessionEntry> {
+        let folder = self.host.identity.folder.as_deref();
+        let entry = |(task, end): (&Task, TaskEnd)| {
+            tracing::debug!(task = %task.id, %end, "background work is over");
+            let id = MessageId::from_number(self.host.ports.clock.new_id());
+            background_ended(task, end, id, folder)
+        };
+        self.untold_work().map(entry).collect()
+    }
+
+    /// Returns how background work has ended, as far as the log does not say so. Work that an earlier process had started is
+    /// gone with that.
+    fn untold_work(&self) -> impl Iterator<Item = (&Task, TaskEnd)> {
+        self.machine.open_background().filter_map(|task| match self.host.ports.tasks.find(&task.id) {
+            Some(status) => Some((task, status.end?)),
+            None => Some((task, TaskEnd::of(TaskOutcome::Lost))),
+        })
+    }
+
+    /// Returns the ends of background work of which the log does not tell. Work may have ended before the log knew of it.
+    pub(super) fn untold_ends(&self) -> impl Iterator<Item = TaskEnd> {
+        let all = self.host.ports.tasks.list().into_iter();
+        let unknown = all.filter(|status| self.machine.background_task(&status.task.id).is_none());
+        self.untold_work().map(|(_, end)| end).chain(unknown.filter_map(|status| status.end))
     }
 
     /// Returns the entries for tools that came or went since the prefix was written. The prefix itself stays as it is, so

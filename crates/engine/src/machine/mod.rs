@@ -59,6 +59,7 @@ fn belongs_to_run(entry: &SessionEntry) -> bool {
 
 #[cfg(test)]
 mod tests;
+mod withheld;
 
 pub(crate) use background::ended as background_ended;
 pub use call::Call;
@@ -194,7 +195,10 @@ impl Machine {
             }
             SessionEntry::Done(done) => self.on_done(done.call, &done.changes),
             SessionEntry::BackgroundStarted(task) => self.background.start(task),
-            SessionEntry::BackgroundEnded(ended) => self.background.end(&ended.id),
+            SessionEntry::BackgroundEnded(ended) => {
+                self.background.end(&ended.id);
+                self.on_user();
+            }
             SessionEntry::Interrupted {} => self.interrupted = true,
             SessionEntry::RunEnded(ended) => self.on_run_ended(ended),
             SessionEntry::Unknown(_) => {}
@@ -304,10 +308,21 @@ impl Machine {
     /// Returns true if no run goes on and the queue holds messages that start the next one.
     #[must_use]
     pub fn has_next_run(&self) -> bool {
+        self.may_begin_run() && !self.queue.all().is_empty()
+    }
+
+    /// Returns true if a run may begin without a prompt: none goes on or waits, and the last one did not end by an interrupt
+    /// or for want of budget.
+    #[must_use]
+    pub fn may_begin_run(&self) -> bool {
         let last = self.run.as_ref().and_then(|run| run.ended.as_ref());
-        let may_go_on =
-            self.open_run().is_none() && last.is_none_or(|ended| queue::goes_on_after(ended.status));
-        may_go_on && !self.queue.all().is_empty()
+        self.open_run().is_none() && last.is_none_or(|ended| queue::goes_on_after(ended.status))
+    }
+
+    /// Returns true if a note about background work may join the conversation now: no run goes on, or it waits for an answer.
+    #[must_use]
+    pub(crate) fn takes_notes(&self) -> bool {
+        self.open_run().is_none() || self.calls.iter().any(|c| matches!(c.state, CallState::Waiting(..)))
     }
 
     /// Returns background work that was started in this session.

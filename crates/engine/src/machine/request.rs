@@ -7,8 +7,8 @@ use std::time::Duration;
 use open_agent_model::{Block, Message, MessageId, ProviderError, Role, RunStatus, StopReason, Timestamp};
 use open_agent_session::{Failure, Origin, Retry, SessionEntry, UserMessage};
 
+use super::withheld::withheld;
 use super::{Closing, Machine, RunFold, RunPhase, Step};
-use crate::driver::withheld;
 use crate::retry::{RetryConfig, Verdict};
 
 /// How many times in a row an answer that hit the output limit is continued.

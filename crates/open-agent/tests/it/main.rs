@@ -19,4 +19,5 @@ mod silence;
 mod soak;
 mod speed;
 mod tasks;
+mod wake;
 mod wire;

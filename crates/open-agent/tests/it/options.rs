@@ -7,7 +7,7 @@ use open_agent::{AgentBuilder, AgentOptions, Env, provider_names};
 /// is added without a test fails.
 #[test]
 fn h_every_option_has_a_test() {
-    const TESTED: [(&str, &str); 29] = [
+    const TESTED: [(&str, &str); 30] = [
         ("betas", "what_only_the_wire_shows"),
         ("context_window", "what_only_the_wire_shows"),
         ("model", "every_option_makes_a_difference"),
@@ -33,6 +33,7 @@ fn h_every_option_has_a_test() {
         ("allowed_tools", "permission_options_decide_what_runs"),
         ("permission_mode", "permission_options_decide_what_runs"),
         ("tool_scheduling", "limits_and_scheduling_are_kept"),
+        ("wake_on_task_end", "the_end_of_background_work_starts_a_run_of_an_idle_agent"),
         ("cwd", "permission_options_decide_what_runs"),
         ("session_id", "sessions_lie_where_they_are_told_and_another_agent_goes_on"),
         ("persist_session", "sessions_are_kept_only_where_that_is_wanted"),
@@ -48,7 +49,8 @@ fn h_every_option_has_a_test() {
         include_str!("agent.rs"),
         include_str!("budget.rs"),
         include_str!("options.rs"),
-        include_str!("silence.rs")
+        include_str!("silence.rs"),
+        include_str!("wake.rs")
     );
     for (name, test) in TESTED {
         let body = source.split_once(&format!("fn {test}(")).map(|(_, rest)| rest.split("\n}\n").next());

@@ -1,25 +1,28 @@
 //! The agent: a conversation that goes on over several prompts. Owns the session's driver between runs and the tasks that
 //! runs live on; decides nothing about a run.
 
+mod idle;
+mod stream;
+
 use std::future::poll_fn;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 
 use futures_core::Stream;
 use open_agent_engine::{
-    Budget, Command, Driver, EngineError, Envelope, EventSink, EventStream, Inbox, Mailbox, Receipt, RunSpec,
-    TokenCount, mailbox,
+    Budget, Command, Driver, EngineError, EventSink, EventStream, Inbox, Mailbox, Receipt, RunSpec,
+    Subscribers, TokenCount, mailbox,
 };
 use open_agent_model::{Answer, AskId, Block, Effort, QueueId, Seq, SessionId, TaskId, ThinkingMode};
 use open_agent_session::{ModelSettings, RunLimits, StoreError};
 use open_agent_tool::TaskStatus;
 use tokio::sync::{Mutex as AsyncMutex, OnceCell, oneshot, watch};
-use tokio::task::JoinHandle;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 
+use self::stream::Run;
+pub use self::stream::{Interrupter, RunStream};
 use crate::builder::{Live, Wiring};
 use crate::{AgentBuilder, AgentError, ConfigError, QueryResult};
 
@@ -40,6 +43,10 @@ struct Inner {
     running: Mutex<Option<Running>>,
     refresh_prefix: AtomicBool,
     settings: watch::Sender<ModelSettings>,
+    /// Those who hear of all runs.
+    subscribers: Arc<Subscribers>,
+    /// A task waits for the end of background work. Written only by whoever has the driver.
+    is_watched: AtomicBool,
     closed: CancellationToken,
 }
 
@@ -76,6 +83,8 @@ enum Task {
     Send(Prompt, oneshot::Sender<Receipt>),
     /// The messages that are left in the queue.
     Next,
+    /// Background work that has ended.
+    Wake,
     Answer(AskId, Answer),
     Resume,
 }
@@ -91,8 +100,18 @@ impl Agent {
         let (driver, running) = (AsyncMutex::new(None), Mutex::new(None));
         let settings = watch::Sender::new(wiring.settings());
         let (live, closed) = (OnceCell::new(), CancellationToken::new());
-        let refresh_prefix = AtomicBool::new(false);
-        Self { inner: Arc::new(Inner { wiring, live, driver, running, refresh_prefix, settings, closed }) }
+        let inner = Inner {
+            wiring,
+            live,
+            driver,
+            running,
+            refresh_prefix: AtomicBool::new(false),
+            settings,
+            subscribers: Arc::default(),
+            is_watched: AtomicBool::new(false),
+            closed,
+        };
+        Self { inner: Arc::new(inner) }
     }
 
     /// The session's name.
@@ -142,6 +161,38 @@ impl Agent {
     pub fn stream_messages(&self, prompt: impl Into<Prompt>) -> RunStream {
         let (sink, events) = EventSink::durable();
         RunStream { events, run: self.start(Task::Prompt(prompt.into()), sink) }
+    }
+
+    /// Returns all events of the agent from now on: those of every run, whoever begins it, text in pieces included, and what
+    /// happens between runs. The stream ends when the agent is closed or its last clone is dropped.
+    ///
+    /// When background work ends while no run goes on, this is where a program hears of it, by
+    /// [`AgentEvent::TaskEnded`](crate::AgentEvent::TaskEnded). With [`AgentBuilder::wake_on_task_end`] the agent begins a
+    /// run by itself then; its events come here too, and [`Agent::resume`] waits for it and returns its result.
+    ///
+    /// Read the stream on a task of its own, or drop it: a run waits for a reader that is 1,024 whole messages and results
+    /// behind.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use open_agent::{Agent, AgentEvent, testing::{Reply, Scripted}};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let model = Scripted::new([Reply::text("Done.")]);
+    /// let agent = Agent::builder().provider(model).configure(|o| o.persist_session = false).build()?;
+    /// let mut events = agent.events();
+    /// agent.prompt("Go.").await?;
+    /// agent.close().await;
+    /// let mut answers = 0;
+    /// while let Some(event) = events.next().await {
+    ///     answers += usize::from(matches!(event.event, AgentEvent::AssistantMessage(_)));
+    /// }
+    /// assert_eq!(answers, 1);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn events(&self) -> EventStream {
+        self.inner.subscribers.subscribe()
     }
 
     /// Sends a message while a run goes on: the run's next request carries it, after the results of the tools that run
@@ -373,6 +424,7 @@ impl Agent {
             // Its reader may be the one who waits here.
             running.sink.hurry();
         }
+        EventSink::of(&self.inner.subscribers).hurry();
         // Whoever has it, the run or a prompt that waited, gives it back.
         drop(self.inner.driver.lock().await.take());
         if let Some(live) = self.inner.live.get() {
@@ -380,6 +432,7 @@ impl Agent {
             live.runner.end_all().await;
             live.end_passing();
         }
+        self.inner.subscribers.finish();
     }
 
     /// Kills every process that the agent's commands started, before it returns; once a prompt has begun, none is started
@@ -418,6 +471,14 @@ fn sent(receipt: Receipt) -> Result<Sent, EngineError> {
     Ok(Sent { id, seq: receipt.seq })
 }
 
+/// The run's own ends of the ways in which it is reached from outside.
+struct Reach<'a> {
+    _registered: Registered<'a>,
+    inbox: Inbox,
+    sink: EventSink,
+    cancel: CancellationToken,
+}
+
 /// Forgets the run that can be reached from outside when it is over.
 struct Registered<'a>(&'a Inner);
 
@@ -429,7 +490,7 @@ impl Drop for Registered<'_> {
 
 impl Inner {
     async fn run(
-        &self,
+        self: &Arc<Self>,
         task: Task,
         sink: EventSink,
         cancel: CancellationToken,
@@ -439,26 +500,35 @@ impl Inner {
             place = self.driver.lock() => place,
             () = cancel.cancelled() => return Err(AgentError::Interrupted),
         };
-        let (_registered, inbox) = self.register(&cancel, &sink);
+        let sink = sink.with(&self.subscribers);
+        let reach = self.register(cancel, sink);
         // After the token is there for all to see: either it is cancelled by whoever closes, or `open` sees that.
-        let mut driver = self.open(&mut place).await?;
+        let driver = self.open(&mut place).await?;
+        self.drive_all(driver, &mut place, task, reach).await
+    }
+
+    /// Does the task and the runs that follow from it, then puts the driver in its place.
+    async fn drive_all(
+        self: &Arc<Self>,
+        mut driver: Driver,
+        place: &mut Option<Driver>,
+        task: Task,
+        Reach { _registered, inbox, sink, cancel }: Reach<'_>,
+    ) -> Result<QueryResult, AgentError> {
         driver.set_sink(sink.clone());
         driver.set_cancel(cancel.clone());
         driver.set_inbox(inbox);
         let mut result = self.drive(&mut driver, task).await;
         // What was sent too late for that run starts the next one.
         while result.is_ok() && driver.machine().has_next_run() && !self.closed.is_cancelled() {
-            let (_registered, inbox) = self.register(&cancel, &sink);
-            driver.set_inbox(inbox);
+            let next = self.register(cancel.clone(), sink.clone());
+            driver.set_inbox(next.inbox);
             result = self.drive(&mut driver, Task::Next).await;
         }
-        driver.set_sink(EventSink::none());
         // A run that could not begin has left its mailbox open: a message in it has to find another way.
         driver.refuse_inbox();
         if !matches!(result, Err(AgentError::Engine(EngineError::Store(_)))) {
-            // An idle agent keeps no file open; thousands of them fit into one process.
-            driver.park().await;
-            *place = Some(driver);
+            self.leave(driver, place).await;
         }
         result
     }
@@ -484,7 +554,7 @@ impl Inner {
     }
 
     async fn run_all<S>(
-        &self,
+        self: &Arc<Self>,
         mut input: Pin<Box<S>>,
         sink: &EventSink,
         all: &CancellationToken,
@@ -507,10 +577,10 @@ impl Inner {
     }
 
     /// Makes the run that begins reachable from outside.
-    fn register(&self, cancel: &CancellationToken, sink: &EventSink) -> (Registered<'_>, Inbox) {
+    fn register(&self, cancel: CancellationToken, sink: EventSink) -> Reach<'_> {
         let (mailbox, inbox) = mailbox();
         *self.running() = Some(Running { cancel: cancel.clone(), sink: sink.clone(), mailbox });
-        (Registered(self), inbox)
+        Reach { _registered: Registered(self), inbox, sink, cancel }
     }
 
     /// Changes what the next request asks for, also in the run that goes on.
@@ -543,6 +613,9 @@ impl Inner {
             Task::Next => {
                 driver.begin_queued(self.spec(Prompt(Vec::new()))).await?;
             }
+            Task::Wake => {
+                driver.begin_woken(self.spec(Prompt(Vec::new()))).await?;
+            }
             Task::Answer(ask, answer) => driver.answer(ask, answer).await?,
             Task::Resume if driver.machine().is_run_lost() => return Err(EngineError::RunLost.into()),
             Task::Resume if driver.machine().run().is_none() => return Err(AgentError::NothingToResume),
@@ -571,68 +644,5 @@ impl Inner {
 
     fn running(&self) -> std::sync::MutexGuard<'_, Option<Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-struct Run<T> {
-    handle: JoinHandle<Result<T, AgentError>>,
-    cancel: CancellationToken,
-}
-
-impl<T> Run<T> {
-    async fn await_guarded(self) -> Result<T, AgentError> {
-        let guard: DropGuard = self.cancel.drop_guard();
-        let result = self.handle.await.unwrap_or(Err(AgentError::Lost));
-        let _spent = guard.disarm();
-        result
-    }
-}
-
-/// A run's events, and in the end its result.
-pub struct RunStream<T = QueryResult> {
-    events: EventStream,
-    run: Run<T>,
-}
-
-/// Interrupts one run, whoever waits for it.
-#[derive(Clone, Debug)]
-pub struct Interrupter(CancellationToken);
-
-impl Interrupter {
-    /// Interrupts the run; at any moment, before it has begun too.
-    pub fn interrupt(&self) {
-        self.0.cancel();
-    }
-}
-
-impl<T> RunStream<T> {
-    /// Interrupts the run, and takes no further input.
-    pub fn interrupt(&self) {
-        self.run.cancel.cancel();
-    }
-
-    /// To interrupt the run while its result is waited for.
-    #[must_use]
-    pub fn interrupter(&self) -> Interrupter {
-        Interrupter(self.run.cancel.clone())
-    }
-
-    /// The next event; `None` once there are no more. Not to be confused with `StreamExt::next`, which does the same.
-    pub async fn next(&mut self) -> Option<Envelope> {
-        poll_fn(|cx| Pin::new(&mut self.events).poll_next(cx)).await
-    }
-
-    /// Waits for the result; events that were not read are dropped.
-    pub async fn result(self) -> Result<T, AgentError> {
-        drop(self.events);
-        self.run.handle.await.unwrap_or(Err(AgentError::Lost))
-    }
-}
-
-impl<T> Stream for RunStream<T> {
-    type Item = Envelope;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Envelope>> {
-        Pin::new(&mut self.events).poll_next(cx)
     }
 }

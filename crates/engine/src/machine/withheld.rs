@@ -36,7 +36,7 @@ const MAX_REASON: usize = 300;
 
 /// The entries that leave out what the provider refused, with which the request is worth another attempt. `None` if
 /// something else is at fault, or if no picture and no document is left that could be.
-pub(crate) fn withheld(
+pub(super) fn withheld(
     error: &ProviderError,
     model: &str,
     transcript: &Transcript,
