@@ -8,7 +8,7 @@ use open_agent::{AgentError, ConfigError, RunStatus};
 use signal_hook::consts::SIGINT;
 
 use crate::hint;
-use crate::output::harmless;
+use crate::words::harmless;
 
 /// An exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 //! code the program ends; everything else is the library's.
 
 mod args;
+mod cli;
 mod commands;
 mod exit;
 mod hint;
@@ -10,13 +11,14 @@ mod output;
 mod prompt;
 mod run;
 mod signals;
+mod words;
 
 use std::process::ExitCode;
 
 /// The program: reads the arguments and does what they say.
 #[must_use]
 pub fn main() -> ExitCode {
-    let cli = match args::parse(std::env::args_os()) {
+    let cli = match cli::parse(std::env::args_os()) {
         Ok(cli) => cli,
         Err(stop) => return stop.code(),
     };
@@ -34,5 +36,5 @@ pub fn main() -> ExitCode {
 /// The arguments as they are defined: for tests that go through all of them.
 #[must_use]
 pub fn command() -> clap::Command {
-    <args::Cli as clap::CommandFactory>::command()
+    <cli::Cli as clap::CommandFactory>::command()
 }

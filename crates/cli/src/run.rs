@@ -17,6 +17,7 @@ use crate::args::{RunArgs, ToolList};
 use crate::exit::Exit;
 use crate::output::{self, Needs, Output};
 use crate::signals::Signals;
+use crate::words::one_line;
 use crate::{exit, hint, log, prompt};
 
 /// How often a terminal shows that time passes.
@@ -55,7 +56,7 @@ pub(crate) fn with_output(agent: &Agent, prompt: String, output: &mut dyn Output
         let tasks = agent.tasks();
         agent.close().await;
         for status in tasks.iter().filter(|status| status.is_running()) {
-            let (id, what) = (&status.task.id, output::one_line(&status.task.description));
+            let (id, what) = (&status.task.id, one_line(&status.task.description));
             exit::warn(&format!("{id} was still running and ended with the program: {what}"));
         }
         exit

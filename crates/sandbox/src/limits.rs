@@ -1,4 +1,4 @@
-//! The limits of a started process. Owns how much of its output can be read and what it is told about memory.
+//! The session and the limits of a started process. Owns how much of its output can be read and what it is told about memory.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -18,6 +18,16 @@ use tokio::sync::Notify;
 const MEMORY: Resource = Resource::Data;
 #[cfg(not(target_os = "linux"))]
 const MEMORY: Resource = Resource::As;
+
+/// The process leads a session and a group of its own: it has no terminal, so nothing can wait for a password there,
+/// and Ctrl-C reaches us alone.
+#[expect(unsafe_code, reason = "the standard library has no safe way to start a process in a new session")]
+pub(crate) fn new_session(command: &mut Command) {
+    // SAFETY: between fork and exec only `setsid` is called, which is async-signal-safe and allocates nothing.
+    unsafe {
+        command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into));
+    }
+}
 
 /// Limits the memory of the process that is started, and of each that it starts.
 #[expect(unsafe_code, reason = "the standard library has no safe way to set limits of a process")]

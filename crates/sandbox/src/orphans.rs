@@ -78,7 +78,7 @@ mod imp {
     use rustix::fs::OFlags;
 
     use super::Known;
-    use crate::runner::new_session;
+    use crate::limits::new_session;
 
     const SCRIPT: &str = include_str!("end_orphans.sh");
 

@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::environment::split;
-use crate::limits::{Counted, OutputLimit, limit_memory};
+use crate::limits::{Counted, OutputLimit, limit_memory, new_session};
 use crate::orphans::OrphanReaper;
 use crate::tree::{MARK, Tree, started_at};
 use crate::trees::{TreeNumber, Trees};
@@ -151,16 +151,6 @@ impl CommandRunner for PlainRunner {
 impl Drop for PlainRunner {
     fn drop(&mut self) {
         self.trees.end(GRACE);
-    }
-}
-
-/// The process leads a session and a group of its own: it has no terminal, so nothing can wait for a password there,
-/// and Ctrl-C reaches us alone.
-#[expect(unsafe_code, reason = "the standard library has no safe way to start a process in a new session")]
-pub(crate) fn new_session(command: &mut Command) {
-    // SAFETY: between fork and exec only `setsid` is called, which is async-signal-safe and allocates nothing.
-    unsafe {
-        command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into));
     }
 }
 

@@ -2,6 +2,7 @@
 //! one [`Report`]; none of them changes a file.
 
 mod arrows;
+mod circles;
 mod code;
 mod features;
 mod files;
@@ -48,6 +49,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     let sources = files.rust_sources();
     let lines = sizes::check(&files, &sources, &mut report)?;
     source::check(&sources, &mut report);
+    circles::check(&sources, &mut report);
     let foreign = licences::check(&metadata, &mut report);
 
     for text in &report.warnings {

@@ -38,6 +38,27 @@ fn a_workspace_without_faults_passes() -> Result<()> {
 }
 
 #[test]
+fn modules_in_a_circle_are_named() -> Result<()> {
+    let workspace = Workspace::new("circle")?;
+    workspace.write("crates/cli/src/a.rs", "//! A.\nuse crate::{c, d::{E, F}};\n")?;
+    workspace.write("crates/cli/src/c.rs", "//! C.\n#[cfg(test)]\nmod tests { use crate::a; }\n")?;
+    workspace.write("crates/cli/src/d/mod.rs", "//! D.\nmod inner;\n")?;
+    workspace.write("crates/cli/src/d/inner.rs", "//! Part of D.\nuse super::a;\nuse crate::d::G;\n")?;
+    passes(&workspace)?;
+    workspace.append("crates/cli/src/d/inner.rs", "fn f() { crate::a::g() }\n")?;
+    finds(
+        &workspace,
+        &[
+            "crates/cli: modules in a circle: a -> d (crates/cli/src/a.rs:2), d -> a (crates/cli/src/d/inner.rs:4)",
+        ],
+    )?;
+    let workspace = Workspace::new("circle-super")?;
+    workspace.write("crates/cli/src/a.rs", "//! A.\nuse super::c;\n")?;
+    workspace.write("crates/cli/src/c/mod.rs", "//! C.\nuse super::a::B;\n")?;
+    finds(&workspace, &["a -> c (crates/cli/src/a.rs:2), c -> a (crates/cli/src/c/mod.rs:2)"])
+}
+
+#[test]
 fn a_wrong_arrow_names_both_crates() -> Result<()> {
     let workspace = Workspace::new("arrow")?;
     workspace.append("crates/engine/Cargo.toml", "open-agent-http = { path = \"../http\" }\n")?;

@@ -5,8 +5,8 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use open_agent::{Envelope, QueryResult};
 
-use super::words::harmless;
 use super::{Needs, Output, Stdout};
+use crate::words::harmless;
 
 #[derive(Default)]
 pub(super) struct Answer {

@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 
-use super::words::{fit, harmless};
+use crate::words::{fit, harmless};
 
 /// A person looks at this many lines before they want an editor.
 const MAX_LINES: usize = 24;

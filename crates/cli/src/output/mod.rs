@@ -6,9 +6,6 @@ mod diff;
 mod frames;
 mod screen;
 mod stdout;
-mod words;
-
-pub(crate) use words::{call, harmless, one_line};
 
 use std::io::{self, IsTerminal as _};
 

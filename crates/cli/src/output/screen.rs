@@ -8,8 +8,8 @@ use open_agent::engine::{BlockKind, DeltaKind};
 use open_agent::model::{CallId, Decision, ResultBlock};
 use open_agent::{AgentEvent, Envelope, QueryResult};
 
-use super::words::{call, fit, harmless, one_line, seconds, thousands};
 use super::{Needs, Output, Stdout, diff};
+use crate::words::{call, fit, harmless, one_line, seconds, thousands};
 
 pub(super) struct Screen {
     began: Instant,

@@ -7,7 +7,8 @@ use open_agent::engine::ToolFinished;
 use open_agent::model::ResultBlock;
 use open_agent::{AgentEvent, Envelope, QueryResult};
 
-use crate::output::{Needs, Output, Stdout, call};
+use crate::output::{Needs, Output, Stdout};
+use crate::words::call;
 
 /// How many lines of a result are shown.
 const SHOWN: usize = 8;

@@ -42,7 +42,7 @@ pub(crate) fn one_line(text: &str) -> String {
 }
 
 /// At most `width` columns; what is cut is marked.
-pub(super) fn fit(text: &str, width: usize) -> String {
+pub(crate) fn fit(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();
     }
@@ -68,7 +68,7 @@ fn column(c: char) -> usize {
     if c < '\u{1100}' || ('\u{2000}'..'\u{2600}').contains(&c) { 1 } else { 2 }
 }
 
-pub(super) fn seconds(time: Duration) -> String {
+pub(crate) fn seconds(time: Duration) -> String {
     let seconds = time.as_secs();
     if seconds >= 60 {
         format!("{}m {:02}s", seconds / 60, seconds % 60)
@@ -78,7 +78,7 @@ pub(super) fn seconds(time: Duration) -> String {
 }
 
 /// `12,345`
-pub(super) fn thousands(n: u64) -> String {
+pub(crate) fn thousands(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
     for (i, digit) in digits.chars().enumerate() {
