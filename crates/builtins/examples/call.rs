@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ports: Ports {
             files: Arc::new(PlainFiles::new(env.get("HOME").map(PathBuf::from), std::env::temp_dir())),
             runner: Arc::new(PlainRunner::new(&env, REMOVED_VARIABLES)),
-            tasks: Arc::new(Absent),
+            background: Arc::new(Absent),
             clock: Arc::new(NoTime),
         },
     });

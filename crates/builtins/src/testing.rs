@@ -40,7 +40,7 @@ pub(crate) fn folder_of_files(files: usize, content: &str) -> (TempDir, ToolCx) 
         progress: Arc::new(|_, _| {}),
         blobs: Arc::new(open_agent_tool::Absent),
         ports: Ports {
-            tasks: Arc::new(Absent),
+            background: Arc::new(Absent),
             files: Arc::new(PlainFiles::new(None, root)),
             runner: Arc::new(PlainRunner::new(&Env::default(), REMOVED_VARIABLES)),
             clock: Arc::new(NoTime),

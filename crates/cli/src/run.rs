@@ -53,10 +53,10 @@ pub(crate) fn with_output(agent: &Agent, prompt: String, output: &mut dyn Output
     let exit = runtime.block_on(async {
         let exit = drive(agent, prompt, output).await;
         // Nothing that commands started outlives the program. Who expected that is told.
-        let tasks = agent.tasks();
+        let tasks = agent.background_work();
         agent.close().await;
         for status in tasks.iter().filter(|status| status.is_running()) {
-            let (id, what) = (&status.task.id, one_line(&status.task.description));
+            let (id, what) = (&status.work.id, one_line(&status.work.description));
             exit::warn(&format!("{id} was still running and ended with the program: {what}"));
         }
         exit

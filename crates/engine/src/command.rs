@@ -1,6 +1,6 @@
 //! The one way in which others reach a run that goes on: a bounded mailbox of commands, each of which gets a receipt.
 
-use open_agent_model::{Answer, AskId, Block, QueueId, Seq};
+use open_agent_model::{Answer, AskId, BackgroundId, Block, QueueId, Seq};
 use open_agent_session::ModelSettings;
 use tokio::sync::{mpsc, oneshot};
 
@@ -25,6 +25,8 @@ pub enum Command {
     Answer(AskId, Answer),
     /// Uses these model settings from the next request on.
     Configure(ModelSettings),
+    /// Asks background work to stop. Its end is told as any other.
+    StopBackground(BackgroundId),
     /// Stops the run.
     Interrupt,
 }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use open_agent_model::{
-    Access, AgentId, Answer, AskId, BrokenInput, CallId, Cost, Message, Open, Outcome, PermissionMode,
-    Question, QueueId, RawJson, ResultBlock, Ruling, RunId, RunStatus, Seq, SessionId, StopReason, Task,
-    TaskEnd, Timestamp, ToolUseId, Usage,
+    Access, AgentId, Answer, AskId, BackgroundEnd, BackgroundWork, BrokenInput, CallId, Cost, Message, Open,
+    Outcome, PermissionMode, Question, QueueId, RawJson, ResultBlock, Ruling, RunId, RunStatus, Seq,
+    SessionId, StopReason, Timestamp, ToolUseId, Usage,
 };
 use open_agent_session::{Failure, ModelSettings, Notice, Origin, Retry, SessionEntry, Stored};
 use serde::Serialize;
@@ -75,9 +75,9 @@ pub enum AgentEvent {
     /// A call has its result.
     ToolFinished(ToolFinished),
     /// A call began work that goes on in the background.
-    TaskStarted(Task),
+    BackgroundStarted(BackgroundWork),
     /// Background work is over. Told before the next request, for then the model is told too.
-    TaskEnded(TaskEnded),
+    BackgroundEnded(BackgroundEnded),
     /// The run is to stop.
     Interrupted,
     /// The run is over.
@@ -257,13 +257,13 @@ pub struct ToolFinished {
     pub ms: u64,
 }
 
-/// See [`AgentEvent::TaskEnded`].
+/// See [`AgentEvent::BackgroundEnded`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct TaskEnded {
+pub struct BackgroundEnded {
     /// Which.
-    pub task: Task,
+    pub work: BackgroundWork,
     /// How.
-    pub end: TaskEnd,
+    pub end: BackgroundEnd,
     /// What the model is told.
     pub message: Arc<Message>,
 }
@@ -448,9 +448,9 @@ pub(crate) fn event_of(record: &Stored, machine: &Machine) -> Option<AgentEvent>
             AgentEvent::MessagesDelivered(MessagesDelivered { ids, messages })
         }
         SessionEntry::Unqueued { id } => AgentEvent::MessageUnqueued(MessageUnqueued { id: *id }),
-        SessionEntry::BackgroundStarted(task) => AgentEvent::TaskStarted(task.clone()),
-        SessionEntry::BackgroundEnded(e) => AgentEvent::TaskEnded(TaskEnded {
-            task: machine.background_task(&e.id)?.clone(),
+        SessionEntry::BackgroundStarted(work) => AgentEvent::BackgroundStarted(work.clone()),
+        SessionEntry::BackgroundEnded(e) => AgentEvent::BackgroundEnded(BackgroundEnded {
+            work: machine.background_work(&e.id)?.clone(),
             end: e.end.clone(),
             message: Arc::clone(&e.message),
         }),
@@ -501,7 +501,7 @@ pub(crate) fn turn_of(record: &Stored, machine: &Machine) -> u32 {
         SessionEntry::Ruled(r) => r.call.turn,
         SessionEntry::Done(d) => d.call.turn,
         SessionEntry::ModelDone(d) => d.turn,
-        SessionEntry::BackgroundStarted(task) => task.call.turn,
+        SessionEntry::BackgroundStarted(work) => work.call.turn,
         SessionEntry::Asked { ask, .. } | SessionEntry::Answered { ask, .. } => {
             ask.call.map_or_else(|| machine.transcript().next_turn(), |call| call.turn)
         }

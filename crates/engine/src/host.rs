@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use open_agent_model::{
-    AgentId, AskId, Block, BoxFuture, Catalogue, Provider, ProviderError, QueueId, RequestOptions, Section,
-    SessionId,
+    AgentId, AskId, BackgroundId, Block, BoxFuture, Catalogue, Provider, ProviderError, QueueId,
+    RequestOptions, Section, SessionId,
 };
 use open_agent_policy::Gate;
 use open_agent_session::{ModelSettings, Owner, RunLimits, SessionStore, StoreError};
@@ -97,6 +97,9 @@ pub enum EngineError {
     /// No such message waits in the queue: it was delivered or taken back before.
     #[error("message {0} is not in the queue any more")]
     NotQueued(QueueId),
+    /// The agent has started no background work of that name.
+    #[error("there is no background work {0}")]
+    NoBackgroundWork(BackgroundId),
     /// The run that the command was sent to has ended.
     #[error("no run goes on")]
     NoRun,

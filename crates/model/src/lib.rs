@@ -4,6 +4,7 @@
 //! Does no IO, spawns nothing, reads no clock. (`Env::from_process` is called by binaries only.)
 
 mod assemble;
+mod background;
 mod blob;
 mod call;
 mod catalogue;
@@ -26,12 +27,15 @@ mod request;
 pub mod scripted;
 mod secret;
 mod stream;
-mod task;
 mod usage;
 #[cfg(feature = "scripted")]
 mod visits;
 
 pub use assemble::{Assembled, Assembler, Landed};
+pub use background::{
+    BackgroundEnd, BackgroundId, BackgroundKind, BackgroundOutcome, BackgroundOwner, BackgroundWork,
+    OutputRef,
+};
 pub use blob::{BadBlobId, Blob, BlobId, BlobUse, ResultText};
 pub use call::{
     Access, Change, Decision, Effect, FileSeen, FileStamp, InodeStamp, Layer, Outcome, PermissionMode,
@@ -58,7 +62,6 @@ pub use request::{
 };
 pub use secret::{Env, Secret};
 pub use stream::{ModelEvent, StopReason, ToolFragment};
-pub use task::{OutputRef, Task, TaskEnd, TaskId, TaskKind, TaskOutcome};
 pub use usage::{Usage, UsageUpdate};
 #[cfg(feature = "scripted")]
 pub use visits::visits;

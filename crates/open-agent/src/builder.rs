@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use open_agent_engine::{
-    AgentBudget, Budget, BudgetScope, FixedSection, Host, Identity, SectionSource, Surroundings, SystemClock,
-    TaskSet,
+    AgentBudget, BackgroundSet, Budget, BudgetScope, FixedSection, Host, Identity, SectionSource,
+    Surroundings, SystemClock,
 };
 use open_agent_model::{
     AgentId, Catalogue, Cost, Effort, Env, ModelInfo, PermissionMode, Provider, RequestOptions, SessionId,
@@ -417,7 +417,7 @@ impl Wiring {
         let ports = Ports {
             files: Arc::new(PlainFiles::new(home, scratch)),
             runner: Arc::<PlainRunner>::clone(&runner),
-            tasks: Arc::new(TaskSet::new(Arc::new(SystemClock)).with_folder(folder.clone())),
+            background: Arc::new(BackgroundSet::new(Arc::new(SystemClock)).with_folder(folder.clone())),
             clock: Arc::new(SystemClock),
         };
         let host = Host {

@@ -186,8 +186,8 @@ pub enum AgentError {
     #[error("the agent is closed")]
     Closed,
     /// No background work has that name.
-    #[error("there is no background task {id:?}: {}", known_tasks(.known))]
-    NoTask {
+    #[error("there is no background work {id:?}: {}", known_work(.known))]
+    NoBackgroundWork {
         /// The name.
         id: String,
         /// The names there are.
@@ -244,7 +244,7 @@ pub(crate) fn advice(hint: &ProviderHint) -> String {
     }
 }
 
-fn known_tasks(known: &[String]) -> String {
+fn known_work(known: &[String]) -> String {
     if known.is_empty() { "there are none".to_owned() } else { format!("there are {}", known.join(", ")) }
 }
 

@@ -38,16 +38,16 @@ pub use open_agent_engine::{
 };
 pub use open_agent_model as model;
 pub use open_agent_model::{
-    AgentId, Answer, AskId, AskSource, Block, Catalogue, Changes, Cost, Effort, Env, Message, ModelInfo,
-    Open, Outcome, OutputRef, PermissionMode, Price, Provider, ProviderError, ProviderErrorKind,
-    ProviderHint, Question, QuestionItem, QuestionOption, QueueId, RunStatus, Secret, SessionId, Task,
-    TaskEnd, TaskId, TaskKind, TaskOutcome, ThinkingKinds, ThinkingMode, Usage,
+    AgentId, Answer, AskId, AskSource, BackgroundEnd, BackgroundId, BackgroundKind, BackgroundOutcome,
+    BackgroundWork, Block, Catalogue, Changes, Cost, Effort, Env, Message, ModelInfo, Open, Outcome,
+    OutputRef, PermissionMode, Price, Provider, ProviderError, ProviderErrorKind, ProviderHint, Question,
+    QuestionItem, QuestionOption, QueueId, RunStatus, Secret, SessionId, ThinkingKinds, ThinkingMode, Usage,
 };
 pub use open_agent_session as session;
 pub use open_agent_session::{JsonlStore, MemoryStore, SessionStore, ToolScheduling};
 pub use open_agent_tool as tool;
 pub use open_agent_tool::{
-    TaskStatus, Tool, ToolCx, ToolError, ToolOutput, erase, read_only_tool_fn, tool_fn,
+    BackgroundStatus, Tool, ToolCx, ToolError, ToolOutput, erase, read_only_tool_fn, tool_fn,
 };
 
 /// For tests of what is built on this library: a model that plays a script.

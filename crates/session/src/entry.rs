@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use open_agent_model::{
-    Access, AgentId, Answer, AskId, BlobId, CallId, Change, Cost, CostSource, Effect, Effort, Message, Open,
-    Outcome, PermissionMode, Prefix, Provenance, ProviderErrorKind, Question, QueueId, RawJson, ResultBlock,
-    Ruling, RunId, RunStatus, Seq, SessionId, StopReason, Task, TaskEnd, TaskId, ThinkingMode, Timestamp,
-    ToolSpec, Usage, path_text,
+    Access, AgentId, Answer, AskId, BackgroundEnd, BackgroundId, BackgroundWork, BlobId, CallId, Change,
+    Cost, CostSource, Effect, Effort, Message, Open, Outcome, PermissionMode, Prefix, Provenance,
+    ProviderErrorKind, Question, QueueId, RawJson, ResultBlock, Ruling, RunId, RunStatus, Seq, SessionId,
+    StopReason, ThinkingMode, Timestamp, ToolSpec, Usage, path_text,
 };
 use serde::{Deserialize, Serialize};
 
@@ -82,7 +82,7 @@ pub enum SessionEntry {
     /// A call has its result.
     Done(Done),
     /// A call began work that goes on in the background.
-    BackgroundStarted(Task),
+    BackgroundStarted(BackgroundWork),
     /// Background work is over, and the model is told.
     BackgroundEnded(BackgroundEnded),
     /// The run is to stop.
@@ -446,9 +446,9 @@ impl Done {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BackgroundEnded {
     /// Which work.
-    pub id: TaskId,
+    pub id: BackgroundId,
     /// How it ended.
-    pub end: TaskEnd,
+    pub end: BackgroundEnd,
     /// What the model is told about it, in the user's place.
     pub message: Arc<Message>,
 }

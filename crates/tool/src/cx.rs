@@ -8,11 +8,13 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use open_agent_model::{AgentId, Answer, CallId, FileStamp, Question, RawJson, RunId, SessionId, Slot};
+use open_agent_model::{
+    AgentId, Answer, BackgroundOwner, CallId, FileStamp, Question, RawJson, RunId, SessionId, Slot,
+};
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Blobs, CommandRunner, Files, Ports, Suspended, Tasks};
+use crate::{Background, Blobs, CommandRunner, Files, Ports, Suspended};
 
 /// Session state as a call sees it: a fold of the log.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -111,6 +113,12 @@ impl ToolCx {
         self.0.parts.parent.as_ref()
     }
 
+    /// Returns whose background work the call starts and sees.
+    #[must_use]
+    pub fn owner(&self) -> BackgroundOwner {
+        BackgroundOwner { session: self.session().clone(), agent: self.agent().clone() }
+    }
+
     /// The working folder at the call's start.
     #[must_use]
     pub fn cwd(&self) -> &Path {
@@ -180,8 +188,8 @@ impl ToolCx {
 
     /// Background work.
     #[must_use]
-    pub fn tasks(&self) -> &dyn Tasks {
-        &*self.0.parts.ports.tasks
+    pub fn background(&self) -> &dyn Background {
+        &*self.0.parts.ports.background
     }
 
     /// Contents that the session keeps beside its log.

@@ -3,6 +3,7 @@
 //!
 //! Carries nothing out: `sandbox` and `engine` implement the ports.
 
+mod background;
 mod command;
 mod cx;
 mod error;
@@ -12,9 +13,9 @@ mod output;
 mod ports;
 mod schema;
 mod set;
-mod tasks;
 mod tool;
 
+pub use background::{Background, BackgroundJob, BackgroundSpec, BackgroundStatus};
 pub use command::{CommandRunner, CommandSpec, Descendant, Exit, LimitHit, Limits, Purpose, Running, Stdin};
 pub use cx::{CxParts, ProgressSink, SessionState, ToolCx};
 pub use error::{Suspended, ToolError, ToolErrorKind};
@@ -24,5 +25,4 @@ pub use output::ToolOutput;
 pub use ports::{Absent, Blobs, Clock, PortError, Ports};
 pub use schema::schema_of;
 pub use set::{ToolSet, ToolSource};
-pub use tasks::{TaskSpec, TaskStatus, TaskWork, Tasks};
 pub use tool::{DynTool, Planned, PlannedTool, PreparedCall, Tool, erase, read_only_tool_fn, tool_fn};

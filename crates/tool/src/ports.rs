@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use open_agent_model::{BlobId, BoxFuture, Timestamp};
 
-use crate::{CommandRunner, Files, Tasks};
+use crate::{Background, CommandRunner, Files};
 
 /// Time and chance, so that tests can fix both.
 pub trait Clock: Send + Sync {
@@ -84,7 +84,7 @@ pub struct Ports {
     /// Processes.
     pub runner: Arc<dyn CommandRunner>,
     /// Background work.
-    pub tasks: Arc<dyn Tasks>,
+    pub background: Arc<dyn Background>,
     /// Time.
     pub clock: Arc<dyn Clock>,
 }

@@ -5,21 +5,21 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::task::Poll;
 
-use open_agent_model::{CallId, TaskEnd, TaskId, TaskKind, TaskOutcome};
-use open_agent_tool::Tasks as _;
+use open_agent_model::{BackgroundEnd, BackgroundId, BackgroundKind, BackgroundOutcome, CallId};
+use open_agent_tool::Background as _;
 use serde_json::json;
 
 use crate::bash::resident_kb;
-use crate::world::{World, details, text};
+use crate::world::{World, details, owner, text};
 
 /// A command that was started: its name and its file.
 struct Started {
-    id: TaskId,
+    id: BackgroundId,
     path: PathBuf,
 }
 
 impl World {
-    async fn background(&self, command: &str, timeout: u64) -> Started {
+    async fn start(&self, command: &str, timeout: u64) -> Started {
         let input = json!({"command": command, "run_in_background": true, "timeout": timeout});
         let output = self.call("Bash", input).await.unwrap();
         assert!(!output.is_error, "{}", text(&output));
@@ -27,14 +27,14 @@ impl World {
         let id = details["backgroundTaskId"].as_str().unwrap().to_owned();
         let path = details["backgroundOutputPath"].as_str().unwrap().to_owned();
         assert!(text(&output).contains(&id) && text(&output).contains(&path), "{}", text(&output));
-        Started { id: TaskId(id), path: path.into() }
+        Started { id: BackgroundId(id), path: path.into() }
     }
 
     /// Waits until the command is over and gives how it ended and what it wrote.
-    async fn ended(&self, started: &Started) -> (TaskEnd, String) {
+    async fn ended(&self, started: &Started) -> (BackgroundEnd, String) {
         let mut end = None;
         until(&started.id.0, || {
-            end = self.tasks.find(&started.id).unwrap().end;
+            end = self.background.find(&owner(), &started.id).unwrap().end;
             end.is_some()
         })
         .await;
@@ -56,8 +56,13 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-fn exited(code: i32) -> TaskEnd {
-    TaskEnd::of_process(Some(code), None)
+fn process_end(detail: String, is_success: bool) -> BackgroundEnd {
+    let outcome = if is_success { BackgroundOutcome::Completed } else { BackgroundOutcome::Failed };
+    BackgroundEnd::with_detail(outcome, detail)
+}
+
+fn exited(code: i32) -> BackgroundEnd {
+    process_end(format!("ended with exit code {code}"), code == 0)
 }
 
 #[tokio::test]
@@ -65,12 +70,15 @@ async fn the_call_returns_at_once_and_the_file_grows() {
     let w = World::new();
     std::fs::create_dir(w.path("sub")).unwrap();
     let command = "cd sub; echo first; echo oops >&2; until [ -e go ]; do sleep 0.01; done; pwd; exit 3";
-    let started = w.background(command, 60_000).await;
-    assert_eq!(started.id, TaskId::of(TaskKind::Bash, CallId { turn: 1, index: 0 }));
+    let started = w.start(command, 60_000).await;
+    assert_eq!(started.id, BackgroundId::of(BackgroundKind::Bash, CallId { turn: 1, index: 0 }));
     until("it writes", || started.text().contains("first\n") && started.text().contains("oops\n")).await;
-    let status = w.tasks.find(&started.id).unwrap();
+    let status = w.background.find(&owner(), &started.id).unwrap();
     assert!(status.is_running());
-    assert_eq!((&status.task.description, &status.output_file), (&command.into(), &started.path));
+    assert_eq!(
+        (&status.work.description, &status.output_path),
+        (&command.into(), &Some(started.path.clone()))
+    );
     // It can be read while it grows, and again afterwards.
     let read = json!({"file_path": started.path});
     assert!(w.ok("Read", read.clone()).await.contains("first"));
@@ -86,13 +94,13 @@ async fn the_call_returns_at_once_and_the_file_grows() {
 #[tokio::test]
 async fn h_bsh_01_in_the_background_input_is_closed_and_time_is_limited() {
     let w = World::new();
-    let started = w.background("cat; read x || echo end; cat </dev/tty || echo none", 60_000).await;
+    let started = w.start("cat; read x || echo end; cat </dev/tty || echo none", 60_000).await;
     let (end, text) = w.ended(&started).await;
     assert_eq!(end, exited(0));
     assert!(text.contains("end\n") && text.contains("none\n"), "{text}");
-    let started = w.background("echo before; trap '' TERM; (setsid sleep 302.5 &); sleep 302.5", 300).await;
+    let started = w.start("echo before; trap '' TERM; (setsid sleep 302.5 &); sleep 302.5", 300).await;
     let (end, text) = w.ended(&started).await;
-    assert_eq!(end, TaskEnd::of(TaskOutcome::TimedOut));
+    assert_eq!(end, BackgroundEnd::of(BackgroundOutcome::TimedOut));
     assert_eq!(text, "before\n[The command reached its time limit and was killed.]\n");
     assert!(w.processes().is_empty(), "{:?}", w.processes());
 }
@@ -100,28 +108,31 @@ async fn h_bsh_01_in_the_background_input_is_closed_and_time_is_limited() {
 #[tokio::test]
 async fn an_interrupt_leaves_it_alone_and_a_stop_ends_it() {
     let w = World::new();
-    let started = w.background("echo begun; sleep 302.1 & setsid sleep 302.1", 60_000).await;
+    let started = w.start("echo begun; sleep 302.1 & setsid sleep 302.1", 60_000).await;
     until("it runs", || w.processes().iter().filter(|p| p.starts_with("sleep 302.1")).count() == 2).await;
     w.cancel.cancel();
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
-    assert!(w.tasks.find(&started.id).unwrap().is_running());
-    assert_eq!(w.tasks.stop(&started.id).await.unwrap().end, Some(TaskEnd::of(TaskOutcome::Stopped)));
+    assert!(w.background.find(&owner(), &started.id).unwrap().is_running());
+    assert_eq!(
+        w.background.stop(&owner(), &started.id).await.unwrap().end,
+        Some(BackgroundEnd::of(BackgroundOutcome::Stopped))
+    );
     assert!(w.processes().is_empty(), "{:?}", w.processes());
     assert_eq!(started.text(), "begun\n[The command was stopped.]\n");
     // The run is being stopped, so no further one begins.
     let error = w.fails("Bash", json!({"command": "sleep 302.2", "run_in_background": true})).await;
     assert!(error.contains("Interrupted"), "{error}");
-    assert_eq!((w.tasks.list().len(), w.processes().len()), (1, 0));
+    assert_eq!((w.background.list(&owner()).len(), w.processes().len()), (1, 0));
 }
 
 #[tokio::test]
 async fn a_prompt_without_a_line_end_is_shown() {
     let w = World::new();
-    let started = w.background(r"printf '\033[1mName\033[0m: '; sleep 302.3", 60_000).await;
+    let started = w.start(r"printf '\033[1mName\033[0m: '; sleep 302.3", 60_000).await;
     until("the prompt", || started.text() == "Name: ").await;
-    w.tasks.stop(&started.id).await;
+    w.background.stop(&owner(), &started.id).await;
     assert_eq!(started.text(), "Name: \n[The command was stopped.]\n");
 }
 
@@ -183,10 +194,10 @@ enum End {
 }
 
 impl End {
-    fn as_task_end(self) -> TaskEnd {
+    fn as_end(self) -> BackgroundEnd {
         match self {
-            Self::Code(code) => TaskEnd::of_process(Some(code), None),
-            Self::Signal(signal) => TaskEnd::of_process(None, Some(signal)),
+            Self::Code(code) => process_end(format!("ended with exit code {code}"), code == 0),
+            Self::Signal(signal) => process_end(format!("was ended by signal {signal}"), false),
         }
     }
 }
@@ -208,22 +219,22 @@ fn sleepers(w: &World) -> Vec<String> {
 async fn awkward_commands_can_be_looked_after_and_leave_nothing() {
     for (command, expect) in AWKWARD {
         let w = World::new();
-        let started = w.background(command, 60_000).await;
+        let started = w.start(command, 60_000).await;
         match expect {
             Expect::Ends(end, text) => {
-                assert_eq!(w.ended(&started).await, (end.as_task_end(), (*text).to_owned()), "{command}");
+                assert_eq!(w.ended(&started).await, (end.as_end(), (*text).to_owned()), "{command}");
             }
             Expect::Has(end, part) => {
                 let (ended, text) = w.ended(&started).await;
-                assert_eq!(ended, end.as_task_end(), "{command}");
+                assert_eq!(ended, end.as_end(), "{command}");
                 assert!(text.contains(part), "{command}: {text}");
                 w.runner.end_all().await;
             }
             Expect::GoesOn => {
                 until(command, || !w.processes().is_empty()).await;
-                assert!(w.tasks.find(&started.id).unwrap().is_running(), "{command}");
-                let end = w.tasks.stop(&started.id).await.unwrap().end;
-                assert_eq!(end, Some(TaskEnd::of(TaskOutcome::Stopped)), "{command}");
+                assert!(w.background.find(&owner(), &started.id).unwrap().is_running(), "{command}");
+                let end = w.background.stop(&owner(), &started.id).await.unwrap().end;
+                assert_eq!(end, Some(BackgroundEnd::of(BackgroundOutcome::Stopped)), "{command}");
                 assert!(started.text().ends_with("[The command was stopped.]\n"), "{}", started.text());
             }
         }
@@ -241,17 +252,17 @@ async fn twenty_at_once_have_names_and_files_of_their_own_and_end_together() {
         let command = format!(
             "trap ': > asked.{n}' TERM; echo number {n}; exec 2>/dev/null; while :; do sleep 302.9; done"
         );
-        all.push(w.background(&command, 60_000).await);
+        all.push(w.start(&command, 60_000).await);
     }
     for (n, started) in all.iter().enumerate() {
         until("all write", || started.text() == format!("number {n}\n")).await;
     }
-    assert_eq!(w.tasks.list().iter().filter(|t| t.is_running()).count(), 20);
+    assert_eq!(w.background.list(&owner()).iter().filter(|t| t.is_running()).count(), 20);
     // Each notes that it was asked to end, and goes on. One after the other, a second one would be asked only when the
     // first is gone.
     let asked = || (0..20).filter(|n| w.path(&format!("asked.{n}")).exists()).count();
-    let ((), asked_at_first_end) = tokio::join!(w.tasks.stop_all(), async {
-        until("one ends", || w.tasks.list().iter().any(|t| !t.is_running())).await;
+    let ((), asked_at_first_end) = tokio::join!(w.background.stop_all(&owner()), async {
+        until("one ends", || w.background.list(&owner()).iter().any(|t| !t.is_running())).await;
         asked()
     });
     assert!(asked_at_first_end > 5, "{asked_at_first_end}");
@@ -279,16 +290,16 @@ async fn what_is_stopped_while_it_starts_does_not_stay() {
             }
             tokio::task::yield_now().await;
         }
-        w.tasks.stop_all().await;
+        w.background.stop_all(&owner()).await;
         let output = match output {
             Some(output) => output,
             None => call.await,
         };
         match output {
-            Ok(output) => assert!(!output.is_error && w.tasks.list().len() == 1),
+            Ok(output) => assert!(!output.is_error && w.background.list(&owner()).len() == 1),
             Err(error) => {
                 assert!(error.text().contains("is being closed"), "{}", error.text());
-                assert!(w.tasks.list().is_empty());
+                assert!(w.background.list(&owner()).is_empty());
             }
         }
         until("nothing runs", || w.processes().is_empty()).await;
@@ -299,11 +310,11 @@ async fn what_is_stopped_while_it_starts_does_not_stay() {
 async fn h_bsh_03_a_flood_in_the_background_does_not_grow_the_process() {
     open_agent_testkit::in_own_process!();
     let w = World::new();
-    let warm = w.background("echo warm", 60_000).await;
+    let warm = w.start("echo warm", 60_000).await;
     w.ended(&warm).await;
     let before = resident_kb();
-    let flood = w.background("head -c 100000000 /dev/zero | tr '\\0' y", 60_000).await;
-    until("the end", || !w.tasks.find(&flood.id).unwrap().is_running()).await;
+    let flood = w.start("head -c 100000000 /dev/zero | tr '\\0' y", 60_000).await;
+    until("the end", || !w.background.find(&owner(), &flood.id).unwrap().is_running()).await;
     let grown = resident_kb() - before;
     assert!(grown < 64 * 1024, "{grown} kB");
     let end = "\n[The command ended with exit code 0.]\n";

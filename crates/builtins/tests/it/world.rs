@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use open_agent_builtins::core_tools;
-use open_agent_engine::TaskSet;
+use open_agent_engine::BackgroundSet;
 use open_agent_model::{Access, CallId, Change, Env, RawJson, ResultBlock, Timestamp};
 use open_agent_sandbox::{PlainFiles, PlainRunner, REMOVED_VARIABLES};
 use open_agent_tool::{Clock, CxParts, Ports, SessionState, ToolCx, ToolError, ToolOutput, ToolSet};
@@ -28,7 +28,7 @@ pub(crate) struct World {
     pub(crate) state: Mutex<SessionState>,
     pub(crate) tools: ToolSet,
     pub(crate) runner: Arc<PlainRunner>,
-    pub(crate) tasks: Arc<TaskSet>,
+    pub(crate) background: Arc<BackgroundSet>,
     pub(crate) cancel: CancellationToken,
     pub(crate) progress: Arc<Mutex<Vec<String>>>,
     files: Arc<PlainFiles>,
@@ -57,7 +57,7 @@ impl World {
         Self {
             files: Arc::new(PlainFiles::new(Some(real.join("home")), real.join("scratch"))),
             runner: Arc::new(PlainRunner::new(&env.into_iter().collect::<Env>(), REMOVED_VARIABLES)),
-            tasks: Arc::new(TaskSet::new(Arc::new(NoTime))),
+            background: Arc::new(BackgroundSet::new(Arc::new(NoTime))),
             _dir: dir,
             root,
             state: Mutex::new(state),
@@ -86,12 +86,12 @@ impl World {
         let progress = Arc::clone(&self.progress);
         let runner: Arc<PlainRunner> = Arc::clone(&self.runner);
         let files: Arc<PlainFiles> = Arc::clone(&self.files);
-        let tasks: Arc<TaskSet> = Arc::clone(&self.tasks);
+        let background: Arc<BackgroundSet> = Arc::clone(&self.background);
         ToolCx::new(CxParts {
             call: CallId { turn: 1, index: 0 },
-            session: open_agent_model::SessionId::from_number(1),
+            session: owner().session,
             run: None,
-            agent: open_agent_model::AgentId::main(),
+            agent: owner().agent,
             parent: None,
             root: self.root.clone(),
             state: Arc::new(self.state.lock().unwrap().clone()),
@@ -99,7 +99,7 @@ impl World {
             cancel: self.cancel.clone(),
             progress: Arc::new(move |_, line| progress.lock().unwrap().push(line.to_owned())),
             blobs: Arc::new(open_agent_tool::Absent),
-            ports: Ports { files, runner, tasks, clock: Arc::new(NoTime) },
+            ports: Ports { files, runner, background, clock: Arc::new(NoTime) },
         })
     }
 
@@ -205,4 +205,12 @@ pub(crate) fn text(output: &ToolOutput) -> String {
 
 pub(crate) fn details(output: &ToolOutput) -> Value {
     output.details.as_ref().unwrap().to().unwrap()
+}
+
+/// Whose background work it is.
+pub(crate) fn owner() -> open_agent_model::BackgroundOwner {
+    open_agent_model::BackgroundOwner {
+        session: open_agent_model::SessionId::from_number(1),
+        agent: open_agent_model::AgentId::main(),
+    }
 }

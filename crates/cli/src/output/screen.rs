@@ -191,9 +191,9 @@ impl Output for Screen {
                 self.since = Instant::now();
             }
             AgentEvent::Interrupted => self.line("✗", "interrupted"),
-            AgentEvent::TaskEnded(ended) => {
-                let what = one_line(&ended.task.description);
-                self.line("—", &format!("{} {}: {what}", ended.task.id, ended.end));
+            AgentEvent::BackgroundEnded(ended) => {
+                let what = one_line(&ended.work.description);
+                self.line("—", &format!("{} {}: {what}", ended.work.id, ended.end));
             }
             AgentEvent::Notice(notice) => self.line("!", &one_line(&notice.text)),
             AgentEvent::Configured(c) => self.line("—", &format!("model {} → {}", c.from.model, c.to.model)),

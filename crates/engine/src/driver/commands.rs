@@ -51,6 +51,14 @@ impl Driver {
             }
             Command::Answer(ask, answer) => self.answer(ask, answer).await?,
             Command::Configure(settings) => self.configure(settings).await?,
+            Command::StopBackground(id) => {
+                let (background, owner) = (&self.host.ports.background, self.owner());
+                if background.find(&owner, &id).is_none() {
+                    return Err(EngineError::NoBackgroundWork(id));
+                }
+                // The run does not wait for the end; whoever asked may.
+                drop(background.stop(&owner, &id));
+            }
             Command::Interrupt => self.cancel.cancel(),
         }
         Ok(Receipt { seq: self.machine.seq(), queued })

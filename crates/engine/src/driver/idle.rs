@@ -1,8 +1,8 @@
 //! Background work that ends while no run goes on.
 
-use open_agent_model::{RunId, TaskEnd, TaskOutcome};
+use open_agent_model::{BackgroundEnd, BackgroundOutcome, RunId};
 use open_agent_session::Durability;
-use open_agent_tool::TaskStatus;
+use open_agent_tool::BackgroundStatus;
 
 use super::Driver;
 use crate::{EngineError, RunSpec};
@@ -11,7 +11,7 @@ impl Driver {
     /// Returns true if background work goes on.
     #[must_use]
     pub fn has_background(&self) -> bool {
-        self.host.ports.tasks.list().iter().any(TaskStatus::is_running)
+        self.host.ports.background.list(&self.owner()).iter().any(BackgroundStatus::is_running)
     }
 
     /// Returns true if background work has ended and the log does not say so yet.
@@ -24,7 +24,7 @@ impl Driver {
     /// stopped it knows.
     #[must_use]
     pub fn is_woken(&self) -> bool {
-        let is_news = |end: TaskEnd| end.outcome != TaskOutcome::Stopped;
+        let is_news = |end: BackgroundEnd| end.outcome != BackgroundOutcome::Stopped;
         self.machine.may_begin_run() && self.untold_ends().any(is_news)
     }
 

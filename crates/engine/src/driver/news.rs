@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use open_agent_model::{Block, Message, MessageId, Role, Task, TaskEnd, TaskOutcome, ToolSpec};
+use open_agent_model::{
+    BackgroundEnd, BackgroundOutcome, BackgroundOwner, BackgroundWork, Block, Message, MessageId, Role,
+    ToolSpec,
+};
 use open_agent_session::{Notice, NoticeKind, SessionEntry, ToolsChanged};
 
 use super::Driver;
@@ -26,37 +29,45 @@ impl Driver {
         entries
     }
 
+    /// Whose background work it is that this driver sees.
+    pub(super) fn owner(&self) -> BackgroundOwner {
+        BackgroundOwner { session: self.writer.id().clone(), agent: self.host.identity.agent.clone() }
+    }
+
     /// Returns entries for background work that the log does not know of.
     pub(super) fn started_background(&self) -> Vec<SessionEntry> {
-        let all = self.host.ports.tasks.list().into_iter();
-        let new = all.filter(|status| self.machine.background_task(&status.task.id).is_none());
-        new.map(|status| SessionEntry::BackgroundStarted(status.task)).collect()
+        let all = self.host.ports.background.list(&self.owner()).into_iter();
+        let new = all.filter(|status| self.machine.background_work(&status.work.id).is_none());
+        new.map(|status| SessionEntry::BackgroundStarted(status.work)).collect()
     }
 
     /// Returns entries for background work that has ended.
     pub(super) fn ended_background(&self) -> Vec<SessionEntry> {
         let folder = self.host.identity.folder.as_deref();
-        let entry = |(task, end): (&Task, TaskEnd)| {
-            tracing::debug!(task = %task.id, %end, "background work is over");
+        let entry = |(work, end): (&BackgroundWork, BackgroundEnd)| {
+            tracing::debug!(work = %work.id, %end, "background work is over");
             let id = MessageId::from_number(self.host.ports.clock.new_id());
-            background_ended(task, end, id, folder)
+            background_ended(work, end, id, folder)
         };
         self.untold_work().map(entry).collect()
     }
 
     /// Returns how background work has ended, as far as the log does not say so. Work that an earlier process had started is
     /// gone with that.
-    fn untold_work(&self) -> impl Iterator<Item = (&Task, TaskEnd)> {
-        self.machine.open_background().filter_map(|task| match self.host.ports.tasks.find(&task.id) {
-            Some(status) => Some((task, status.end?)),
-            None => Some((task, TaskEnd::of(TaskOutcome::Lost))),
+    fn untold_work(&self) -> impl Iterator<Item = (&BackgroundWork, BackgroundEnd)> {
+        let owner = self.owner();
+        self.machine.open_background().filter_map(move |work| {
+            match self.host.ports.background.find(&owner, &work.id) {
+                Some(status) => Some((work, status.end?)),
+                None => Some((work, BackgroundEnd::of(BackgroundOutcome::Lost))),
+            }
         })
     }
 
     /// Returns the ends of background work of which the log does not tell. Work may have ended before the log knew of it.
-    pub(super) fn untold_ends(&self) -> impl Iterator<Item = TaskEnd> {
-        let all = self.host.ports.tasks.list().into_iter();
-        let unknown = all.filter(|status| self.machine.background_task(&status.task.id).is_none());
+    pub(super) fn untold_ends(&self) -> impl Iterator<Item = BackgroundEnd> {
+        let all = self.host.ports.background.list(&self.owner()).into_iter();
+        let unknown = all.filter(|status| self.machine.background_work(&status.work.id).is_none());
         self.untold_work().map(|(_, end)| end).chain(unknown.filter_map(|status| status.end))
     }
 

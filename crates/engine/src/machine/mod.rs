@@ -35,8 +35,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use open_agent_model::{
-    AskId, AskSource, CallId, Decision, Layer, Outcome, Prefix, Question, QueueId, RunStatus, Seq,
-    StopReason, Task, TaskId, Timestamp, ToolUse,
+    AskId, AskSource, BackgroundId, BackgroundWork, CallId, Decision, Layer, Outcome, Prefix, Question,
+    QueueId, RunStatus, Seq, StopReason, Timestamp, ToolUse,
 };
 use open_agent_session::{
     ModelDone, ModelFailed, Notice, NoticeKind, Queued, Ruled, RunEnded, RunStarted, SessionEntry, Stored,
@@ -194,7 +194,7 @@ impl Machine {
                 }
             }
             SessionEntry::Done(done) => self.on_done(done.call, &done.changes),
-            SessionEntry::BackgroundStarted(task) => self.background.start(task),
+            SessionEntry::BackgroundStarted(work) => self.background.start(work),
             SessionEntry::BackgroundEnded(ended) => {
                 self.background.end(&ended.id);
                 self.on_user();
@@ -327,12 +327,12 @@ impl Machine {
 
     /// Returns background work that was started in this session.
     #[must_use]
-    pub(crate) fn background_task(&self, id: &TaskId) -> Option<&Task> {
+    pub(crate) fn background_work(&self, id: &BackgroundId) -> Option<&BackgroundWork> {
         self.background.find(id)
     }
 
     /// Returns background work of whose end the model was not told.
-    pub(crate) fn open_background(&self) -> impl Iterator<Item = &Task> {
+    pub(crate) fn open_background(&self) -> impl Iterator<Item = &BackgroundWork> {
         self.background.open()
     }
 

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use open_agent_engine::wire::claude::{ClaudeFrames, ClaudeSetup, Detail};
-use open_agent_engine::{Envelope, replay};
+use open_agent_engine::{Command, Envelope, EventSink, replay};
 use open_agent_model::scripted::{Reply, Scripted};
-use open_agent_model::{ProviderErrorKind, RunStatus, StopReason};
+use open_agent_model::{Block, ProviderErrorKind, RunStatus, StopReason};
 use open_agent_policy::Policy;
 use open_agent_session::{RunLimits, SessionEntry};
 use serde_json::Value;
 
-use crate::world::{CountingClock, Options, World, session};
+use crate::world::{CountingClock, Options, World, collect, finish, session, spec};
 
 /// Runs a script in a world where nothing is left to chance.
 async fn events(script: impl IntoIterator<Item = Reply>, policy: Option<Policy>) -> (World, Vec<Envelope>) {
@@ -87,6 +87,29 @@ async fn a_run_with_and_without_pieces() {
     assert_golden("claude-messages.jsonl", &frames(&events, Detail::Messages));
     let whole = frames(&events, Detail::Messages);
     assert_eq!(frames(&events, Detail::Result).as_str(), whole.split_inclusive('\n').next_back().unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_that_wait_are_told_until_they_are_delivered_or_taken_back() {
+    let clock = Arc::new(CountingClock::default());
+    let world = World::with(Scripted::new([Reply::text("ok")]), Options { clock, ..Options::default() });
+    let mut driver = world.open().await;
+    let (sink, stream) = EventSink::durable();
+    driver.set_sink(sink.clone());
+    driver.begin(spec("go", RunLimits::default())).await.unwrap();
+    let send = |text: &str| Command::Send { prompt: vec![Block::Text(text.into())], steer: true };
+    driver.command(send("first")).await.unwrap();
+    let back = driver.command(send("taken back")).await.unwrap().queued.unwrap();
+    driver.command(send("second")).await.unwrap();
+    driver.command(Command::Unqueue(back)).await.unwrap();
+    finish(&mut driver).await;
+    sink.finish();
+    let lines = frames(&collect(stream).await, Detail::Messages);
+    let told: Vec<String> =
+        kinds(&parsed(&lines)).into_iter().filter(|kind| kind.contains("message")).collect();
+    let (queued, delivered) = ("system/message_queued", "system/messages_delivered");
+    assert_eq!(told, [queued, queued, queued, "system/message_unqueued", delivered]);
+    assert_golden("claude-queue.jsonl", &lines);
 }
 
 #[tokio::test(start_paused = true)]

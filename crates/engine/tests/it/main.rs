@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod background;
 mod budget;
 mod budget_tree;
 mod claude;
@@ -14,6 +15,5 @@ mod long_runs;
 mod media;
 mod queue;
 mod scenarios;
-mod tasks;
 mod tools_changed;
 mod world;

@@ -6,19 +6,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use open_agent_engine::{
-    AgentBudget, BudgetScope, Driver, Envelope, EventSink, EventStream, FixedSection, Host, Identity,
-    Progress, RetryConfig, RunFold, RunSpec, SystemClock, TaskSet,
+    AgentBudget, BackgroundSet, BudgetScope, Driver, Envelope, EventSink, EventStream, FixedSection, Host,
+    Identity, Progress, RetryConfig, RunFold, RunSpec, SystemClock,
 };
 use open_agent_model::scripted::Scripted;
 use open_agent_model::{
-    AgentId, Block, BoxFuture, CallId, Catalogue, Change, PermissionMode, Question, RawJson, RequestOptions,
-    ResultBlock, RunStatus, SessionId, Slot, Source, TaskEnd, TaskKind, Timestamp,
+    AgentId, BackgroundEnd, BackgroundKind, BackgroundOutcome, BackgroundOwner, Block, BoxFuture, CallId,
+    Catalogue, Change, PermissionMode, Question, RawJson, RequestOptions, ResultBlock, RunStatus, SessionId,
+    Slot, Source, Timestamp,
 };
 use open_agent_policy::{Gate, Policy};
 use open_agent_session::{MemoryStore, ModelSettings, Owner, RunLimits, SessionStore};
 use open_agent_tool::{
-    Absent, Clock, DynTool, Ports, TaskSpec, ToolError, ToolOutput, ToolSet, ToolSource, read_only_tool_fn,
-    tool_fn,
+    Absent, BackgroundSpec, Clock, DynTool, Ports, ToolError, ToolOutput, ToolSet, ToolSource,
+    read_only_tool_fn, tool_fn,
 };
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -94,22 +95,23 @@ pub(crate) fn toy_tools(effects: &Effects) -> Vec<Arc<dyn DynTool>> {
         Err::<String, _>(ToolError::new("stopped in time"))
     });
     let background = tool_fn("background", "Goes on.", |input: Input, cx| async move {
-        let spec = TaskSpec {
-            kind: TaskKind::Bash,
+        let spec = BackgroundSpec {
+            owner: cx.owner(),
+            kind: BackgroundKind::Bash,
             description: "work".into(),
             call: cx.call(),
-            output_file: "/out.txt".into(),
+            output: Some("/out.txt".into()),
         };
         let work = move |_| {
-            let work: BoxFuture<'static, TaskEnd> = Box::pin(async move {
+            let work: BoxFuture<'static, BackgroundEnd> = Box::pin(async move {
                 for _ in 0..input.n * 3 {
                     tokio::task::yield_now().await;
                 }
-                TaskEnd::of_process(Some(0), None)
+                BackgroundEnd::with_detail(BackgroundOutcome::Completed, "ended with exit code 0")
             });
             work
         };
-        Ok(cx.tasks().start(spec, Box::new(work))?.id.0)
+        Ok(cx.background().start(spec, Box::new(work))?.id.0)
     });
     let picture = read_only_tool_fn("picture", "Shows a picture.", |_: Input, _| async {
         Ok(ToolOutput { content: vec![ResultBlock::Image { source: picture() }], ..ToolOutput::text("") })
@@ -203,7 +205,7 @@ impl World {
             ports: Ports {
                 files: Arc::new(Absent),
                 runner: Arc::new(Absent),
-                tasks: Arc::new(TaskSet::new(Arc::clone(&options.clock))),
+                background: Arc::new(BackgroundSet::new(Arc::clone(&options.clock))),
                 clock: options.clock,
             },
             sections: vec![Arc::new(FixedSection::custom("Be a test."))],
@@ -247,6 +249,11 @@ pub(crate) fn identity() -> Identity {
 
 pub(crate) fn session() -> SessionId {
     SessionId::new("s").unwrap()
+}
+
+/// Whose background work it is.
+pub(crate) fn owner() -> BackgroundOwner {
+    BackgroundOwner { session: session(), agent: AgentId::main() }
 }
 
 pub(crate) fn settings(model: &str) -> ModelSettings {

@@ -41,7 +41,7 @@ impl Inner {
 
     fn next_end(&self) -> BoxFuture<'static, ()> {
         match self.live.get() {
-            Some(live) => live.host.ports.tasks.next_end(),
+            Some(live) => live.host.ports.background.next_end(),
             None => Box::pin(std::future::pending()),
         }
     }

@@ -15,9 +15,11 @@ use open_agent_engine::{
     Budget, Command, Driver, EngineError, EventSink, EventStream, Inbox, Mailbox, Receipt, RunSpec,
     Subscribers, TokenCount, mailbox,
 };
-use open_agent_model::{Answer, AskId, Block, Effort, QueueId, Seq, SessionId, TaskId, ThinkingMode};
+use open_agent_model::{
+    Answer, AskId, BackgroundId, BackgroundOwner, Block, Effort, QueueId, Seq, SessionId, ThinkingMode,
+};
 use open_agent_session::{ModelSettings, RunLimits, StoreError};
-use open_agent_tool::TaskStatus;
+use open_agent_tool::BackgroundStatus;
 use tokio::sync::{Mutex as AsyncMutex, OnceCell, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -167,7 +169,7 @@ impl Agent {
     /// happens between runs. The stream ends when the agent is closed or its last clone is dropped.
     ///
     /// When background work ends while no run goes on, this is where a program hears of it, by
-    /// [`AgentEvent::TaskEnded`](crate::AgentEvent::TaskEnded). With [`AgentBuilder::wake_on_task_end`] the agent begins a
+    /// [`AgentEvent::BackgroundEnded`](crate::AgentEvent::BackgroundEnded). With [`AgentBuilder::wake_on_task_end`] the agent begins a
     /// run by itself then; its events come here too, and [`Agent::resume`] waits for it and returns its result.
     ///
     /// Read the stream on a task of its own, or drop it: a run waits for a reader that is 1,024 whole messages and results
@@ -397,19 +399,34 @@ impl Agent {
 
     /// Background work of this agent, also what has ended, in the order in which it was started.
     #[must_use]
-    pub fn tasks(&self) -> Vec<TaskStatus> {
-        self.inner.live.get().map(|live| live.host.ports.tasks.list()).unwrap_or_default()
+    pub fn background_work(&self) -> Vec<BackgroundStatus> {
+        let list = |live: &Live| live.host.ports.background.list(&self.inner.owner(live));
+        self.inner.live.get().map(list).unwrap_or_default()
     }
 
-    /// Stops background work and all its processes, and waits for their end. Nothing happens to work that has ended.
-    pub async fn stop_task(&self, id: &str) -> Result<TaskStatus, AgentError> {
+    /// Stops background work and all its processes, and waits for their end. Nothing happens to work that has ended. The
+    /// model is told of the end as of any other.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AgentError::NoBackgroundWork`] if this agent has started no work of that name.
+    pub async fn stop_task(&self, id: &str) -> Result<BackgroundStatus, AgentError> {
+        let id = BackgroundId(id.to_owned());
+        let running = self.inner.running().clone();
+        if let Some(running) = running {
+            // A run that goes on takes it as any other command. Without one, or if there is no such work, it is found below.
+            match running.mailbox.send(Command::StopBackground(id.clone())).await {
+                Ok(_) | Err(EngineError::NoRun | EngineError::NoBackgroundWork(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
         let stopped = match self.inner.live.get() {
-            Some(live) => live.host.ports.tasks.stop(&TaskId(id.to_owned())).await,
+            Some(live) => live.host.ports.background.stop(&self.inner.owner(live), &id).await,
             None => None,
         };
         stopped.ok_or_else(|| {
-            let known = self.tasks().into_iter().map(|status| status.task.id.0).collect();
-            AgentError::NoTask { id: id.to_owned(), known }
+            let known = self.background_work().into_iter().map(|status| status.work.id.0).collect();
+            AgentError::NoBackgroundWork { id: id.0, known }
         })
     }
 
@@ -428,7 +445,7 @@ impl Agent {
         // Whoever has it, the run or a prompt that waited, gives it back.
         drop(self.inner.driver.lock().await.take());
         if let Some(live) = self.inner.live.get() {
-            live.host.ports.tasks.stop_all().await;
+            live.host.ports.background.stop_all(&self.inner.owner(live)).await;
             live.runner.end_all().await;
             live.end_passing();
         }
@@ -640,6 +657,11 @@ impl Inner {
                 scheduling: options.tool_scheduling,
             },
         }
+    }
+
+    /// Whose background work it is that this agent sees.
+    fn owner(&self, live: &Live) -> BackgroundOwner {
+        BackgroundOwner { session: self.wiring.session_id.clone(), agent: live.host.identity.agent.clone() }
     }
 
     fn running(&self) -> std::sync::MutexGuard<'_, Option<Running>> {

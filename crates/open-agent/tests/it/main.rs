@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod agent;
+mod background;
 mod blobs;
 mod budget;
 mod damage;
@@ -18,6 +19,5 @@ mod seventh_tool;
 mod silence;
 mod soak;
 mod speed;
-mod tasks;
 mod wake;
 mod wire;

@@ -104,7 +104,7 @@ async fn rest(mut events: EventStream) -> Vec<String> {
 }
 
 async fn until_ended(agent: &Agent) {
-    while agent.tasks().iter().any(|status| status.is_running()) {
+    while agent.background_work().iter().any(|status| status.is_running()) {
         tokio::task::yield_now().await;
     }
 }
@@ -126,7 +126,7 @@ async fn the_end_of_background_work_starts_a_run_of_an_idle_agent() {
     let mut events = agent.events();
     open_gate(&place.gate("a"));
     let names = until(&mut events, "run_ended").await;
-    assert_eq!(names, ["run_started", "task_ended", "assistant_message", "run_ended"]);
+    assert_eq!(names, ["run_started", "background_ended", "assistant_message", "run_ended"]);
     let result = agent.resume().await.unwrap();
     assert_eq!((result.status, result.text.as_str()), (RunStatus::Success, "it failed"));
     assert_eq!(result.messages.len(), 2, "the note and the answer: {:?}", result.messages);
@@ -168,7 +168,7 @@ async fn an_agent_that_is_not_to_be_woken_tells_the_end_and_its_next_run_reads_i
     agent.prompt("go").await.unwrap();
     let mut events = agent.events();
     open_gate(&place.gate("a"));
-    assert_eq!(until(&mut events, "task_ended").await, ["task_ended"]);
+    assert_eq!(until(&mut events, "background_ended").await, ["background_ended"]);
     settle().await;
     assert_eq!(model.requests().len(), 2, "no run begins");
     let end = |e: &SessionEntry| matches!(e, SessionEntry::BackgroundEnded(_));
@@ -192,7 +192,7 @@ async fn work_that_ends_during_the_last_answer_wakes_the_agent_once_the_run_is_o
         1 => waits("a"),
         3 => {
             open_gate(&gate);
-            while watched.get().unwrap().tasks()[0].is_running() {
+            while watched.get().unwrap().background_work()[0].is_running() {
                 std::thread::yield_now();
             }
             Reply::text("started")
@@ -205,7 +205,7 @@ async fn work_that_ends_during_the_last_answer_wakes_the_agent_once_the_run_is_o
     assert_eq!(agent.prompt("go").await.unwrap().text, "started", "the prompt has the result of its own run");
     until(&mut events, "run_ended").await;
     let names = until(&mut events, "run_ended").await;
-    assert_eq!(names, ["run_started", "task_ended", "assistant_message", "run_ended"]);
+    assert_eq!(names, ["run_started", "background_ended", "assistant_message", "run_ended"]);
     agent.close().await;
 }
 
@@ -233,7 +233,7 @@ async fn a_prompt_at_the_same_moment_and_the_end_of_work_are_told_one_after_the_
         let names = rest(events).await;
         let runs: Vec<&String> = names.iter().filter(|n| n.starts_with("run_")).collect();
         assert!(runs.chunks(2).all(|run| run == ["run_started", "run_ended"]), "{turns}: {names:?}");
-        assert_eq!(names.iter().filter(|n| *n == "task_ended").count(), 1, "{turns}: {names:?}");
+        assert_eq!(names.iter().filter(|n| *n == "background_ended").count(), 1, "{turns}: {names:?}");
         let last = model.requests().len() - 1;
         assert_eq!(notes(&model, last).len(), 1, "{turns}");
     }
@@ -248,7 +248,7 @@ async fn after_close_no_run_begins() {
         agent.prompt("go").await.unwrap();
         let events = agent.events();
         open_gate(&place.gate("a"));
-        while agent.tasks()[0].is_running() {
+        while agent.background_work()[0].is_running() {
             tokio::task::yield_now().await;
         }
         for _ in 0..turns {
@@ -274,7 +274,7 @@ async fn stopped_work_is_told_and_wakes_nobody() {
     agent.prompt("go").await.unwrap();
     let mut events = agent.events();
     agent.stop_task("bash_0_0").await.unwrap();
-    assert_eq!(until(&mut events, "task_ended").await, ["task_ended"]);
+    assert_eq!(until(&mut events, "background_ended").await, ["background_ended"]);
     settle().await;
     assert_eq!(model.requests().len(), 2);
     agent.prompt("and?").await.unwrap();
@@ -297,7 +297,7 @@ async fn after_an_interrupt_the_end_of_work_is_told_and_wakes_nobody() {
     assert!(run.result().await.unwrap().is_cancelled());
     let mut events = agent.events();
     open_gate(&place.gate("a"));
-    assert_eq!(until(&mut events, "task_ended").await, ["task_ended"]);
+    assert_eq!(until(&mut events, "background_ended").await, ["background_ended"]);
     settle().await;
     assert_eq!(model.requests().len(), 2);
 }
@@ -317,7 +317,7 @@ async fn a_question_stays_open_while_the_end_of_work_is_told() {
     assert_eq!(waiting.status, RunStatus::Waiting);
     let mut events = agent.events();
     open_gate(&place.gate("a"));
-    assert_eq!(until(&mut events, "task_ended").await, ["task_ended"]);
+    assert_eq!(until(&mut events, "background_ended").await, ["background_ended"]);
     settle().await;
     assert_eq!(model.requests().len(), 2, "nobody answers in the user's place");
     let done = agent.answer(waiting.questions[0].0, Answer::text("the blue one")).await.unwrap();

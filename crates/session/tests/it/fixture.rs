@@ -10,12 +10,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use open_agent_model::{
-    Access, AgentId, Answer, AskId, AskSource, Blob, Block, BrokenInput, CallId, Change, Chosen, Cost,
-    CostSource, Decision, Effect, Effort, FileSeen, FileStamp, InodeStamp, Layer, Message, MessageId, Open,
-    Outcome, OutputRef, PermissionMode, Prefix, Provenance, ProviderErrorKind, Question, QuestionItem,
-    QuestionKind, QuestionOption, QueueId, RawJson, ResultBlock, ResultText, Role, Ruling, RunId, RunStatus,
-    Section, Seq, SessionId, Slot, Source, StopReason, Task, TaskEnd, TaskId, TaskKind, TaskOutcome,
-    Thinking, ThinkingMode, Timestamp, ToolResult, ToolSpec, ToolUse, ToolUseId, Usage,
+    Access, AgentId, Answer, AskId, AskSource, BackgroundEnd, BackgroundId, BackgroundKind,
+    BackgroundOutcome, BackgroundWork, Blob, Block, BrokenInput, CallId, Change, Chosen, Cost, CostSource,
+    Decision, Effect, Effort, FileSeen, FileStamp, InodeStamp, Layer, Message, MessageId, Open, Outcome,
+    OutputRef, PermissionMode, Prefix, Provenance, ProviderErrorKind, Question, QuestionItem, QuestionKind,
+    QuestionOption, QueueId, RawJson, ResultBlock, ResultText, Role, Ruling, RunId, RunStatus, Section, Seq,
+    SessionId, Slot, Source, StopReason, Thinking, ThinkingMode, Timestamp, ToolResult, ToolSpec, ToolUse,
+    ToolUseId, Usage,
 };
 use open_agent_session::{
     BackgroundEnded, Decoded, Done, Failure, ForkedFrom, MediaScope, ModelDone, ModelFailed, ModelSettings,
@@ -453,9 +454,9 @@ fn background_entries() -> Vec<SessionEntry> {
     output.iter().for_each(outputs);
     let mut all = Vec::new();
     for output in output.into_iter().map(Some).chain([None]) {
-        for kind in open(all!(TaskKind: Bash)) {
-            let task = Task {
-                id: TaskId("bash_3_1".into()),
+        for kind in open(all!(BackgroundKind: Bash)) {
+            let task = BackgroundWork {
+                id: BackgroundId("bash_3_1".into()),
                 kind,
                 description: "make".into(),
                 call: CALL,
@@ -465,10 +466,10 @@ fn background_entries() -> Vec<SessionEntry> {
             all.push(SessionEntry::BackgroundStarted(task));
         }
     }
-    for outcome in open(all!(TaskOutcome: Completed, Failed, Stopped, TimedOut, Lost)) {
+    for outcome in open(all!(BackgroundOutcome: Completed, Failed, Stopped, TimedOut, Lost)) {
         for detail in [None, Some("ended with exit code 3".to_owned())] {
-            let end = TaskEnd { outcome: outcome.clone(), detail };
-            let id = TaskId("bash_3_1".into());
+            let end = BackgroundEnd { outcome: outcome.clone(), detail };
+            let id = BackgroundId("bash_3_1".into());
             all.push(SessionEntry::BackgroundEnded(BackgroundEnded { id, end, message: said("over") }));
         }
     }

@@ -178,7 +178,7 @@ fn typed_tools_get_it_too_however_they_are_called() {
         ports: crate::Ports {
             files: Arc::new(crate::Absent),
             runner: Arc::new(crate::Absent),
-            tasks: Arc::new(crate::Absent),
+            background: Arc::new(crate::Absent),
             clock: Arc::new(NoTime),
         },
     });

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use open_agent_model::{CallId, Change, TaskEnd, TaskKind, TaskOutcome};
+use open_agent_model::{BackgroundEnd, BackgroundKind, BackgroundOutcome, CallId, Change};
 use open_agent_tool::{
-    Descendant, Exit, Files, LimitHit, Running, TaskSpec, ToolCx, ToolError, ToolErrorKind, ToolOutput,
+    BackgroundSpec, Descendant, Exit, Files, LimitHit, Running, ToolCx, ToolError, ToolErrorKind, ToolOutput,
 };
 use serde::Serialize;
 use tokio::time::{Instant, sleep_until};
@@ -65,12 +65,18 @@ pub(super) async fn start(
         files: Arc::clone(&cx.ports().files),
         call,
     };
-    let spec = TaskSpec { kind: TaskKind::Bash, description: command, call, output_file: path.clone() };
-    let task = cx.tasks().start(spec, Box::new(move |stop| Box::pin(work.run(stop))))?;
+    let spec = BackgroundSpec {
+        owner: cx.owner(),
+        kind: BackgroundKind::Bash,
+        description: command,
+        call,
+        output: Some(path.clone()),
+    };
+    let started = cx.background().start(spec, Box::new(move |stop| Box::pin(work.run(stop))))?;
     let mut text = format!(
         "Started in the background as {}. Its output goes to {} as it comes; Read it when you need it. The last line \
          says how the command ended.",
-        task.id,
+        started.id,
         path.display()
     );
     let change = (place.folder != cx.cwd()).then_some(Change::Cwd(place.folder));
@@ -84,7 +90,7 @@ pub(super) async fn start(
         stdout: "",
         stderr: "",
         interrupted: false,
-        background_task_id: task.id.as_str(),
+        background_task_id: started.id.as_str(),
         background_output_path: &path,
     };
     let mut output = ToolOutput::text(text).with_details(&details);
@@ -105,11 +111,11 @@ struct Work {
 }
 
 impl Work {
-    async fn run(mut self, stop: CancellationToken) -> TaskEnd {
+    async fn run(mut self, stop: CancellationToken) -> BackgroundEnd {
         let end = self.attend(&stop).await;
         let mut left: Vec<Descendant> = Vec::new();
         let mut left_output = None;
-        if matches!(end.outcome.known(), Some(TaskOutcome::Completed | TaskOutcome::Failed)) {
+        if matches!(end.outcome.known(), Some(BackgroundOutcome::Completed | BackgroundOutcome::Failed)) {
             left = self.running.leave().await;
         }
         if !left.is_empty() {
@@ -120,8 +126,8 @@ impl Work {
     }
 
     /// Writes down what the command writes until it has ended, its time is up or it is stopped.
-    async fn attend(&mut self, stop: &CancellationToken) -> TaskEnd {
-        let mut ended: Option<(TaskEnd, Instant)> = None;
+    async fn attend(&mut self, stop: &CancellationToken) -> BackgroundEnd {
+        let mut ended: Option<(BackgroundEnd, Instant)> = None;
         let (mut out, mut err) = (vec![0; 64 * 1024], vec![0; 16 * 1024]);
         loop {
             let drained = ended.as_ref().map(|(_, until)| *until);
@@ -137,8 +143,8 @@ impl Work {
                 exit = self.running.wait(), if ended.is_none() => {
                     let Exit { code, signal, limit } = exit.unwrap_or_default();
                     let end = match limit {
-                        Some(LimitHit::Time) => TaskEnd::of(TaskOutcome::TimedOut),
-                        _ => TaskEnd::of_process(code, signal),
+                        Some(LimitHit::Time) => BackgroundEnd::of(BackgroundOutcome::TimedOut),
+                        _ => end_of(code, signal),
                     };
                     ended = Some((end, Instant::now() + DRAIN));
                 }
@@ -148,11 +154,22 @@ impl Work {
                 () = sleep_until(drained.unwrap_or_else(Instant::now)), if drained.is_some() => {}
                 () = stop.cancelled(), if ended.is_none() => {
                     self.running.kill().await;
-                    ended = Some((TaskEnd::of(TaskOutcome::Stopped), Instant::now() + DRAIN));
+                    ended = Some((BackgroundEnd::of(BackgroundOutcome::Stopped), Instant::now() + DRAIN));
                 }
             }
         }
     }
+}
+
+/// How a process ended: completed if its exit code is 0.
+fn end_of(code: Option<i32>, signal: Option<i32>) -> BackgroundEnd {
+    let outcome = if code == Some(0) { BackgroundOutcome::Completed } else { BackgroundOutcome::Failed };
+    let detail = match (code, signal) {
+        (Some(code), _) => format!("ended with exit code {code}"),
+        (None, Some(signal)) => format!("was ended by signal {signal}"),
+        (None, None) => "ended, how is not known".to_owned(),
+    };
+    BackgroundEnd::with_detail(outcome, detail)
 }
 
 /// The output file.
@@ -202,7 +219,7 @@ impl Log {
         self.write(text).await;
     }
 
-    async fn finish(mut self, end: TaskEnd, left: Option<String>) {
+    async fn finish(mut self, end: BackgroundEnd, left: Option<String>) {
         let rest = self.reports.finish();
         let mut text = self.stdout.finish();
         text.push_str(&self.stderr.push(&rest));
@@ -335,6 +352,15 @@ mod tests {
         assert_eq!(lines.push(b"10%\r20%\n"), "20%\n");
     }
 
+    #[test]
+    fn ends_of_processes_are_told() {
+        assert!(end_of(Some(0), None).is_success());
+        let failed = end_of(Some(3), None);
+        assert_eq!((failed.is_success(), failed.to_string().as_str()), (false, "ended with exit code 3"));
+        assert_eq!(end_of(None, Some(9)).to_string(), "was ended by signal 9");
+        assert!(!end_of(None, None).is_success());
+    }
+
     #[tokio::test]
     async fn the_file_is_bounded_and_its_end_is_told() {
         let dir = tempfile::tempdir().unwrap();
@@ -343,7 +369,7 @@ mod tests {
         for _ in 0..10 {
             log.push(Side::Out, "aé2345\n".as_bytes()).await;
         }
-        log.finish(TaskEnd::of_process(Some(3), None), None).await;
+        log.finish(end_of(Some(3), None), None).await;
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(
             text,

@@ -327,7 +327,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let files = Arc::new(PlainFiles::new(None, dir.path()));
         let absent = Arc::new(Absent);
-        let ports = Ports { files, runner: absent.clone(), tasks: absent, clock: Arc::new(NoTime) };
+        let ports = Ports { files, runner: absent.clone(), background: absent, clock: Arc::new(NoTime) };
         let cx = ToolCx::new(CxParts {
             call: CallId { turn: 0, index: 0 },
             session: open_agent_model::SessionId::from_number(1),

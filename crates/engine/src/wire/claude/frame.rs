@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use open_agent_model::{
-    Answer, Cost, Question, QueueId, RawJson, RunId, SessionId, Task, TaskId, ToolUseId, Usage,
+    Answer, BackgroundId, BackgroundWork, Cost, Question, QueueId, RawJson, RunId, SessionId, ToolUseId,
+    Usage,
 };
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
@@ -97,7 +98,7 @@ pub(super) struct Switched<'a> {
 /// What frames `system/task_started` and `system/task_notification` say.
 #[derive(Serialize)]
 pub(super) struct TaskFrame<'a> {
-    pub task_id: &'a TaskId,
+    pub task_id: &'a BackgroundId,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task_type: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -111,8 +112,8 @@ pub(super) struct TaskFrame<'a> {
 }
 
 impl<'a> TaskFrame<'a> {
-    pub(super) fn new(task: &'a Task, folder: Option<&Path>) -> Self {
-        let (task_id, output_file) = (&task.id, task.output.as_ref().map(|output| output.path(folder)));
+    pub(super) fn new(work: &'a BackgroundWork, folder: Option<&Path>) -> Self {
+        let (task_id, output_file) = (&work.id, work.output.as_ref().map(|output| output.path(folder)));
         Self { task_id, task_type: None, description: None, status: None, summary: None, output_file }
     }
 }

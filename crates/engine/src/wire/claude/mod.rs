@@ -11,15 +11,15 @@ use std::collections::hash_map::Entry;
 use std::path::PathBuf;
 
 use open_agent_model::{
-    CallId, Cost, Decision, Layer, Message, Open, ProviderErrorKind, QueueId, RawJson, RunStatus, SessionId,
-    StopReason, Task, TaskKind, TaskOutcome, Timestamp, ToolUseId, Usage,
+    BackgroundKind, BackgroundOutcome, BackgroundWork, CallId, Cost, Decision, Layer, Message, Open,
+    ProviderErrorKind, QueueId, RawJson, RunStatus, SessionId, StopReason, Timestamp, ToolUseId, Usage,
 };
 use open_agent_session::Origin;
 use serde::Serialize;
 use uuid::Uuid;
 
 use crate::{
-    AgentEvent, AssistantMessage, Envelope, ModelFailed, RunEnded, RunStarted, TaskEnded, ToolFinished,
+    AgentEvent, AssistantMessage, BackgroundEnded, Envelope, ModelFailed, RunEnded, RunStarted, ToolFinished,
     ToolProgress, ToolRuled, Totals, Words,
 };
 use block::{api_blocks, api_result};
@@ -158,8 +158,8 @@ impl ClaudeFrames {
                 frame.message = Some(&notice.text);
                 self.line(Detail::Messages, &frame, out);
             }
-            AgentEvent::TaskStarted(task) => self.task_started(seq, task, out),
-            AgentEvent::TaskEnded(ended) => self.task_ended(seq, ended, out),
+            AgentEvent::BackgroundStarted(work) => self.task_started(seq, work, out),
+            AgentEvent::BackgroundEnded(ended) => self.task_ended(seq, ended, out),
             AgentEvent::Configured(c) => {
                 let mut frame = self.system("model_switched", seq);
                 frame.switched = Some(frame::Switched { from_model: &c.from.model, to_model: &c.to.model });
@@ -372,31 +372,31 @@ impl ClaudeFrames {
         self.line(Detail::Messages, &frame, out);
     }
 
-    fn task_started(&self, seq: u64, task: &Task, out: &mut Vec<u8>) {
+    fn task_started(&self, seq: u64, work: &BackgroundWork, out: &mut Vec<u8>) {
         let mut frame = self.system("task_started", seq);
-        frame.tool_use_id = self.calls.get(&task.call).map(|seen| &seen.id);
+        frame.tool_use_id = self.calls.get(&work.call).map(|seen| &seen.id);
         frame.task = Some(frame::TaskFrame {
-            task_type: Some(match &task.kind {
-                Open::Known(TaskKind::Bash) => "local_bash",
+            task_type: Some(match &work.kind {
+                Open::Known(BackgroundKind::Bash) => "local_bash",
                 Open::Unknown(word) => word,
             }),
-            description: Some(&task.description),
-            ..frame::TaskFrame::new(task, self.setup.session_folder.as_deref())
+            description: Some(&work.description),
+            ..frame::TaskFrame::new(work, self.setup.session_folder.as_deref())
         });
         self.line(Detail::Messages, &frame, out);
     }
 
-    fn task_ended(&self, seq: u64, ended: &TaskEnded, out: &mut Vec<u8>) {
+    fn task_ended(&self, seq: u64, ended: &BackgroundEnded, out: &mut Vec<u8>) {
         let mut frame = self.system("task_notification", seq);
         let status = match ended.end.outcome.known() {
-            Some(TaskOutcome::Completed) => "completed",
-            Some(TaskOutcome::Stopped | TaskOutcome::Lost) => "stopped",
-            Some(TaskOutcome::Failed | TaskOutcome::TimedOut) | None => "failed",
+            Some(BackgroundOutcome::Completed) => "completed",
+            Some(BackgroundOutcome::Stopped | BackgroundOutcome::Lost) => "stopped",
+            Some(BackgroundOutcome::Failed | BackgroundOutcome::TimedOut) | None => "failed",
         };
         frame.task = Some(frame::TaskFrame {
             status: Some(status),
-            summary: Some(format!("{} {}", ended.task.id, ended.end)),
-            ..frame::TaskFrame::new(&ended.task, self.setup.session_folder.as_deref())
+            summary: Some(format!("{} {}", ended.work.id, ended.end)),
+            ..frame::TaskFrame::new(&ended.work, self.setup.session_folder.as_deref())
         });
         self.line(Detail::Messages, &frame, out);
     }

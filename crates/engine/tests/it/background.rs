@@ -4,22 +4,23 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use open_agent_engine::wire::claude::{ClaudeFrames, ClaudeSetup};
-use open_agent_engine::{AgentEvent, Envelope, EventSink, replay};
+use open_agent_engine::{AgentEvent, Command, Driver, EngineError, Envelope, EventSink, mailbox, replay};
 use open_agent_model::scripted::{Reply, Scripted};
 use open_agent_model::{
-    Block, CallId, ModelRequest, Role, Seq, StopReason, TaskEnd, TaskId, TaskKind, TaskOutcome,
+    BackgroundEnd, BackgroundId, BackgroundKind, BackgroundOutcome, Block, CallId, ModelRequest, Role, Seq,
+    SessionId, StopReason,
 };
 use open_agent_session::{RunLimits, SessionEntry, Stored};
-use open_agent_tool::{TaskSpec, ToolSet, ToolSource, tool_fn};
+use open_agent_tool::{BackgroundSpec, ToolSet, ToolSource, tool_fn};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{Input, Options, World, finish, session, spec};
+use crate::world::{Input, Options, World, finish, owner, session, spec};
 
 /// With this input, `background` returns only when it is interrupted.
 const HANGS: u32 = 9;
 
-type Ends = Arc<Mutex<HashMap<CallId, oneshot::Sender<TaskEnd>>>>;
+type Ends = Arc<Mutex<HashMap<CallId, oneshot::Sender<BackgroundEnd>>>>;
 
 /// `background` starts work that ends when the test says so; `end` has work number `n` end, and waits for that.
 fn tools(ends: &Ends) -> Arc<dyn ToolSource> {
@@ -29,19 +30,20 @@ fn tools(ends: &Ends) -> Arc<dyn ToolSource> {
         async move {
             let (tell, told) = oneshot::channel();
             all.lock().unwrap().insert(cx.call(), tell);
-            let spec = TaskSpec {
-                kind: TaskKind::Bash,
+            let spec = BackgroundSpec {
+                owner: cx.owner(),
+                kind: BackgroundKind::Bash,
                 description: "make all\nand more".into(),
                 call: cx.call(),
-                output_file: "/out.txt".into(),
+                output: Some("/out.txt".into()),
             };
-            let task = cx.tasks().start(
+            let work = cx.background().start(
                 spec,
                 Box::new(|stop| {
                     Box::pin(async move {
                         tokio::select! {
                             end = told => end.unwrap(),
-                            () = stop.cancelled() => TaskEnd::of(TaskOutcome::Stopped),
+                            () = stop.cancelled() => BackgroundEnd::of(BackgroundOutcome::Stopped),
                         }
                     })
                 }),
@@ -49,7 +51,7 @@ fn tools(ends: &Ends) -> Arc<dyn ToolSource> {
             if input.n == HANGS {
                 cx.cancel().cancelled().await;
             }
-            Ok(task.id.0)
+            Ok(work.id.0)
         }
     });
     let all = Arc::clone(ends);
@@ -58,9 +60,10 @@ fn tools(ends: &Ends) -> Arc<dyn ToolSource> {
         async move {
             let call = CallId { turn: input.n, index: 0 };
             let tell = all.lock().unwrap().remove(&call).unwrap();
-            tell.send(TaskEnd::of_process(Some(2), None)).unwrap();
-            let id = TaskId::of(TaskKind::Bash, call);
-            while cx.tasks().find(&id).unwrap().is_running() {
+            tell.send(BackgroundEnd::with_detail(BackgroundOutcome::Failed, "ended with exit code 2"))
+                .unwrap();
+            let id = BackgroundId::of(BackgroundKind::Bash, call);
+            while cx.background().find(&cx.owner(), &id).unwrap().is_running() {
                 tokio::task::yield_now().await;
             }
             Ok("told")
@@ -116,7 +119,7 @@ async fn the_model_is_told_once_and_those_who_watch_too() {
     );
     let durable: Vec<Envelope> = events.into_iter().filter(|e| e.seq.is_some()).collect();
     assert_eq!(replay(&session(), &log_of(&world).await), durable);
-    let started = durable.iter().position(|e| matches!(&e.event, AgentEvent::TaskStarted(_))).unwrap();
+    let started = durable.iter().position(|e| matches!(&e.event, AgentEvent::BackgroundStarted(_))).unwrap();
     let AgentEvent::ToolFinished(finished) = &durable[started + 1].event else { panic!("{durable:?}") };
     let frames = frames(&durable);
     let of = |subtype: &str| frames.iter().find(|f| f["subtype"] == subtype).unwrap().clone();
@@ -140,8 +143,8 @@ async fn what_ends_between_runs_is_told_with_the_next_prompt() {
     let ends = Ends::default();
     let world = world(&ends, [Reply::call("background", "{}"), Reply::text("one"), Reply::text("two")]);
     let (mut driver, _) = world.run(RunLimits::default()).await;
-    let id = TaskId("bash_0_0".into());
-    world.host.ports.tasks.stop(&id).await.unwrap();
+    let id = BackgroundId("bash_0_0".into());
+    world.host.ports.background.stop(&owner(), &id).await.unwrap();
     driver.begin(spec("again", RunLimits::default())).await.unwrap();
     finish(&mut driver).await;
     let requests = world.model.requests();
@@ -187,7 +190,7 @@ async fn a_paused_answer_is_not_parted_from_its_request() {
     while world.model.requests().len() < 2 {
         driver.advance().await.unwrap();
     }
-    world.host.ports.tasks.stop(&TaskId("bash_0_0".into())).await.unwrap();
+    world.host.ports.background.stop(&owner(), &BackgroundId("bash_0_0".into())).await.unwrap();
     finish(&mut driver).await;
     let requests = world.model.requests();
     assert_eq!(requests[2].messages.last().unwrap().role, Role::Assistant);
@@ -213,4 +216,56 @@ async fn work_that_began_is_known_though_its_call_was_interrupted() {
     let started = place(|e| matches!(e, SessionEntry::BackgroundStarted(_)));
     let done = place(|e| matches!(e, SessionEntry::Done(_)));
     assert!(started.is_some() && started < done, "{started:?} {done:?}");
+}
+
+#[tokio::test]
+async fn work_is_stopped_by_command_while_a_call_runs_on() {
+    let ends = Ends::default();
+    let world = world(&ends, [Reply::call("background", r#"{"n":9}"#)]);
+    let mut driver = world.open().await;
+    let (mailbox, inbox) = mailbox();
+    driver.set_inbox(inbox);
+    driver.begin(spec("go", RunLimits::default())).await.unwrap();
+    let id = BackgroundId("bash_0_0".into());
+    let ended = || world.host.ports.background.find(&owner(), &id).unwrap().end;
+    tokio::join!(finish(&mut driver), async {
+        while ends.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let unknown = mailbox.send(Command::StopBackground(BackgroundId("bash_7_0".into()))).await;
+        assert!(matches!(unknown, Err(EngineError::NoBackgroundWork(_))), "{unknown:?}");
+        let receipt = mailbox.send(Command::StopBackground(id.clone())).await.unwrap();
+        assert!(receipt.seq.0 > 0 && receipt.queued.is_none());
+        while ended().is_none() {
+            tokio::task::yield_now().await;
+        }
+        mailbox.send(Command::Interrupt).await.unwrap();
+    });
+    assert_eq!(ended(), Some(BackgroundEnd::of(BackgroundOutcome::Stopped)));
+}
+
+/// Two sessions share a host, as agents of one process may.
+#[tokio::test]
+async fn a_session_hears_nothing_of_the_work_of_another_one() {
+    let ends = Ends::default();
+    let replies =
+        [Reply::call("background", "{}"), Reply::text("one"), Reply::text("two"), Reply::text("three")];
+    let world = world(&ends, replies);
+    let (mut first, _) = world.run(RunLimits::default()).await;
+    let other = SessionId::new("other").unwrap();
+    let mut second = Driver::open(Arc::clone(&world.host), other.clone(), EventSink::none()).await.unwrap();
+    assert!(first.has_background() && !second.has_background());
+    let id = BackgroundId("bash_0_0".into());
+    let stop = second.command(Command::StopBackground(id.clone())).await;
+    assert!(matches!(stop, Err(EngineError::NoBackgroundWork(_))), "{stop:?}");
+    world.host.ports.background.stop(&owner(), &id).await.unwrap();
+    assert!(first.has_ended_background() && !second.has_ended_background());
+    for driver in [&mut second, &mut first] {
+        driver.begin(spec("again", RunLimits::default())).await.unwrap();
+        finish(driver).await;
+    }
+    let requests = world.model.requests();
+    assert_eq!([notes(&requests[2]).len(), notes(&requests[3]).len()], [0, 1]);
+    let theirs = world.host.store.read(&other, Seq(0), usize::MAX).await.unwrap();
+    assert!(!theirs.iter().any(|r| matches!(r.entry, SessionEntry::BackgroundStarted(_))));
 }

@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CallId, Open, Timestamp, path_text};
+use crate::{AgentId, CallId, Open, SessionId, Timestamp, path_text};
 
 /// The name of a piece of background work: unique in its session, also when that goes on in another process.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct TaskId(pub String);
+pub struct BackgroundId(pub String);
 
-impl TaskId {
-    /// The name of the first task that a call starts. Calls are unique in a session, so these are, too.
+impl BackgroundId {
+    /// The name of the first work that a call starts. Calls are unique in a session, so these are, too.
     #[must_use]
-    pub fn of(kind: TaskKind, call: CallId) -> Self {
+    pub fn of(kind: BackgroundKind, call: CallId) -> Self {
         Self(format!("{}_{}_{}", kind.as_str(), call.turn, call.index))
     }
 
@@ -26,7 +26,7 @@ impl TaskId {
     }
 }
 
-impl fmt::Display for TaskId {
+impl fmt::Display for BackgroundId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -35,28 +35,45 @@ impl fmt::Display for TaskId {
 /// Kinds of background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum TaskKind {
+pub enum BackgroundKind {
     /// A shell command.
     Bash,
 }
 
-impl TaskKind {
-    /// What names of such tasks begin with.
+impl BackgroundKind {
+    /// What names of such work begin with.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Bash => "bash",
         }
     }
+
+    /// What such work is called in a sentence.
+    #[must_use]
+    pub fn noun(self) -> &'static str {
+        match self {
+            Self::Bash => "command",
+        }
+    }
+}
+
+/// Whose background work it is. An agent sees and stops its own only, also where several agents share one process.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct BackgroundOwner {
+    /// The session.
+    pub session: SessionId,
+    /// The agent that works on it.
+    pub agent: AgentId,
 }
 
 /// A piece of background work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Task {
+pub struct BackgroundWork {
     /// Its name.
-    pub id: TaskId,
+    pub id: BackgroundId,
     /// What kind of work it is.
-    pub kind: Open<TaskKind>,
+    pub kind: Open<BackgroundKind>,
     /// What it does: of a shell command, the command.
     pub description: String,
     /// The call that started it.
@@ -98,9 +115,9 @@ impl OutputRef {
 
 /// How background work ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TaskEnd {
+pub struct BackgroundEnd {
     /// The kind of end.
-    pub outcome: Open<TaskOutcome>,
+    pub outcome: Open<BackgroundOutcome>,
     /// More about it, in words that follow "it": for example `ended with exit code 3`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
@@ -109,59 +126,51 @@ pub struct TaskEnd {
 /// Kinds of ends of background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum TaskOutcome {
+pub enum BackgroundOutcome {
     /// It did what it was asked.
     Completed,
     /// It ended by itself and failed.
     Failed,
     /// Somebody stopped it.
     Stopped,
-    /// It reached its time limit and was killed.
+    /// It reached its time limit and was ended.
     TimedOut,
     /// The process that ran it is gone. It ended with that, unless that process was killed: then it may still run.
     Lost,
 }
 
-impl TaskEnd {
+impl BackgroundEnd {
     /// An end about which there is no more to say.
     #[must_use]
-    pub const fn of(outcome: TaskOutcome) -> Self {
+    pub const fn of(outcome: BackgroundOutcome) -> Self {
         Self { outcome: Open::Known(outcome), detail: None }
     }
 
-    /// The end of a process: completed if its exit code is 0.
+    /// An end with more to say about it, in words that follow "it": `ended with exit code 3`.
     #[must_use]
-    pub fn of_process(code: Option<i32>, signal: Option<i32>) -> Self {
-        let outcome = if code == Some(0) { TaskOutcome::Completed } else { TaskOutcome::Failed };
-        let detail = match (code, signal) {
-            (Some(code), _) => format!("ended with exit code {code}"),
-            (None, Some(signal)) => format!("was ended by signal {signal}"),
-            (None, None) => {
-                return Self { detail: Some("ended, how is not known".into()), ..Self::of(outcome) };
-            }
-        };
-        Self { outcome: outcome.into(), detail: Some(detail) }
+    pub fn with_detail(outcome: BackgroundOutcome, detail: impl Into<String>) -> Self {
+        Self { outcome: Open::Known(outcome), detail: Some(detail.into()) }
     }
 
     /// Returns true if it did what it was asked.
     #[must_use]
     pub fn is_success(&self) -> bool {
-        self.outcome == TaskOutcome::Completed
+        self.outcome == BackgroundOutcome::Completed
     }
 }
 
 /// What follows after "it".
-impl fmt::Display for TaskEnd {
+impl fmt::Display for BackgroundEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.detail, &self.outcome) {
             (Some(detail), _) => f.write_str(detail),
             (None, Open::Unknown(word)) => write!(f, "ended ({word})"),
             (None, Open::Known(outcome)) => f.write_str(match outcome {
-                TaskOutcome::Completed => "has completed",
-                TaskOutcome::Failed => "failed",
-                TaskOutcome::Stopped => "was stopped",
-                TaskOutcome::TimedOut => "reached its time limit and was killed",
-                TaskOutcome::Lost => {
+                BackgroundOutcome::Completed => "has completed",
+                BackgroundOutcome::Failed => "failed",
+                BackgroundOutcome::Stopped => "was stopped",
+                BackgroundOutcome::TimedOut => "reached its time limit and was killed",
+                BackgroundOutcome::Lost => {
                     "ended with the program that had started it, or runs on unattended if that was killed"
                 }
             }),
@@ -185,11 +194,10 @@ mod tests {
     }
 
     #[test]
-    fn ends_of_processes_are_told() {
-        assert!(TaskEnd::of_process(Some(0), None).is_success());
-        let failed = TaskEnd::of_process(Some(3), None);
+    fn an_end_is_told_by_its_detail_or_its_outcome() {
+        let failed = BackgroundEnd::with_detail(BackgroundOutcome::Failed, "ended with exit code 3");
         assert_eq!((failed.is_success(), failed.to_string().as_str()), (false, "ended with exit code 3"));
-        assert_eq!(TaskEnd::of_process(None, Some(9)).to_string(), "was ended by signal 9");
-        assert!(!TaskEnd::of_process(None, None).is_success());
+        let done = BackgroundEnd::of(BackgroundOutcome::Completed);
+        assert_eq!((done.is_success(), done.to_string().as_str()), (true, "has completed"));
     }
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 use open_agent::session::NoticeKind;
 use open_agent::testing::{Reply, Scripted};
 use open_agent::{
-    Agent, AgentBuilder, AgentError, AgentEvent, Env, PermissionMode, RunStatus, SessionId, TaskEnd,
-    TaskKind, TaskOutcome,
+    Agent, AgentBuilder, AgentError, AgentEvent, BackgroundEnd, BackgroundKind, BackgroundOutcome, Env,
+    PermissionMode, RunStatus, SessionId,
 };
 
 fn builder(model: &Scripted, folder: &Path) -> AgentBuilder {
@@ -55,31 +55,37 @@ async fn tasks_are_listed_read_and_stopped() {
     let dir = tempfile::tempdir().unwrap();
     let model = Scripted::new([background("echo hi; sleep 300"), background("exit 4"), Reply::text("ok")]);
     let agent = builder(&model, dir.path()).build().unwrap();
-    assert!(agent.tasks().is_empty());
+    assert!(agent.background_work().is_empty());
     let error = agent.stop_task("bash_0_0").await.unwrap_err();
-    assert_eq!(error.to_string(), "there is no background task \"bash_0_0\": there are none");
+    assert_eq!(error.to_string(), "there is no background work \"bash_0_0\": there are none");
     agent.prompt("go").await.unwrap();
-    until(|| !agent.tasks()[1].is_running()).await;
-    let tasks = agent.tasks();
+    until(|| !agent.background_work()[1].is_running()).await;
+    let tasks = agent.background_work();
     let [sleeps, exits] = tasks.as_slice() else { panic!("{tasks:?}") };
-    assert_eq!((sleeps.task.id.as_str(), exits.task.id.as_str()), ("bash_0_0", "bash_1_0"));
+    assert_eq!((sleeps.work.id.as_str(), exits.work.id.as_str()), ("bash_0_0", "bash_1_0"));
     assert_eq!(
-        (sleeps.task.kind.clone(), sleeps.task.description.as_str()),
-        (TaskKind::Bash.into(), "echo hi; sleep 300")
+        (sleeps.work.kind.clone(), sleeps.work.description.as_str()),
+        (BackgroundKind::Bash.into(), "echo hi; sleep 300")
     );
-    assert_eq!((sleeps.end.clone(), exits.end.clone()), (None, Some(TaskEnd::of_process(Some(4), None))));
-    until(|| std::fs::read_to_string(&sleeps.output_file).unwrap() == "hi\n").await;
+    assert_eq!(
+        (sleeps.end.clone(), exits.end.clone()),
+        (None, Some(BackgroundEnd::with_detail(BackgroundOutcome::Failed, "ended with exit code 4")))
+    );
+    until(|| std::fs::read_to_string(sleeps.output_path.as_ref().unwrap()).unwrap() == "hi\n").await;
     for _ in 0..2 {
-        assert_eq!(agent.stop_task("bash_0_0").await.unwrap().end, Some(TaskEnd::of(TaskOutcome::Stopped)));
+        assert_eq!(
+            agent.stop_task("bash_0_0").await.unwrap().end,
+            Some(BackgroundEnd::of(BackgroundOutcome::Stopped))
+        );
     }
     assert_eq!(agent.stop_task("bash_1_0").await.unwrap().end, exits.end);
     assert_eq!(processes(dir.path()), Vec::<String>::new());
     let error = agent.stop_task("bash_7_0").await.unwrap_err();
-    assert!(matches!(error, AgentError::NoTask { .. }));
-    assert_eq!(error.to_string(), "there is no background task \"bash_7_0\": there are bash_0_0, bash_1_0");
+    assert!(matches!(error, AgentError::NoBackgroundWork { .. }));
+    assert_eq!(error.to_string(), "there is no background work \"bash_7_0\": there are bash_0_0, bash_1_0");
     let other = builder(&Scripted::new([Reply::text("hm")]), dir.path()).build().unwrap();
     other.prompt("go").await.unwrap();
-    assert!(other.tasks().is_empty(), "each agent has its own");
+    assert!(other.background_work().is_empty(), "each agent has its own");
 }
 
 #[tokio::test]
@@ -91,9 +97,25 @@ async fn an_interrupt_of_the_run_leaves_background_work_alone() {
     until(|| dir.path().join("here").exists()).await;
     assert!(agent.interrupt());
     assert_eq!(run.result().await.unwrap().status, RunStatus::Cancelled);
-    assert!(agent.tasks()[0].is_running());
+    assert!(agent.background_work()[0].is_running());
     assert!(processes(dir.path()).iter().any(|p| p.starts_with("sleep 300")));
     agent.close().await;
+}
+
+#[tokio::test]
+async fn work_is_stopped_while_a_run_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = Scripted::new([background("sleep 300"), bash("touch here; sleep 300")]);
+    let agent = builder(&model, dir.path()).build().unwrap();
+    let run = agent.stream("go");
+    until(|| dir.path().join("here").exists()).await;
+    let stopped = agent.stop_task("bash_0_0").await.unwrap();
+    assert_eq!(stopped.end, Some(BackgroundEnd::of(BackgroundOutcome::Stopped)));
+    let error = agent.stop_task("bash_7_0").await.unwrap_err();
+    assert_eq!(error.to_string(), "there is no background work \"bash_7_0\": there are bash_0_0");
+    assert!(processes(dir.path()).iter().any(|p| p.starts_with("sleep 300")), "the call runs on");
+    agent.interrupt();
+    assert!(run.result().await.unwrap().is_cancelled());
 }
 
 const STUBBORN: &str = "trap '' TERM; setsid sleep 300 & nohup sleep 300 >/dev/null 2>&1 & touch here; ";
@@ -115,7 +137,7 @@ async fn closing_ends_the_run_and_all_that_was_started() {
     agent.close().await;
     assert_eq!(processes(dir.path()), Vec::<String>::new());
     assert_eq!(run.result().await.unwrap().status, RunStatus::Cancelled);
-    assert_eq!(agent.tasks()[0].end, Some(TaskEnd::of(TaskOutcome::Stopped)));
+    assert_eq!(agent.background_work()[0].end, Some(BackgroundEnd::of(BackgroundOutcome::Stopped)));
     for error in [waiting.result().await.unwrap_err(), agent.prompt("more").await.unwrap_err()] {
         assert_eq!(error.to_string(), "the agent is closed");
     }
@@ -247,8 +269,8 @@ async fn an_agent_that_keeps_no_session_leaves_no_files() {
         let model = Scripted::new([background("true"), Reply::text("ok")]);
         let agent = builder(&model, dir.path()).build().unwrap();
         agent.prompt("go").await.unwrap();
-        until(|| agent.tasks().iter().all(|status| status.end.is_some())).await;
-        let file = agent.tasks()[0].output_file.clone();
+        until(|| agent.background_work().iter().all(|status| status.end.is_some())).await;
+        let file = agent.background_work()[0].output_path.clone().unwrap();
         let folder = file.parent().unwrap().to_owned();
         assert_eq!(folder.parent(), Some(&*std::env::temp_dir()), "no folder that users would share");
         assert!(file.is_file());
