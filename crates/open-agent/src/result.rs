@@ -29,6 +29,9 @@ pub struct QueryResult {
     pub turns: u32,
     /// Model requests, failed ones too.
     pub model_calls: u32,
+    /// How often a process ended while an answer was due and another one went on with the run. So many answers may have been
+    /// paid for that are not in the log: their tokens and cost are in none of these numbers.
+    pub repeated_requests: u32,
     /// Tokens of all requests.
     pub usage: Usage,
     /// Cost of all requests; `None` if a price is not known.
@@ -134,6 +137,7 @@ impl QueryResult {
             messages: run.map(|r| machine.transcript().messages_since(r.seq)).unwrap_or_default(),
             turns: run.map_or(0, |r| r.turns),
             model_calls: run.map_or(0, |r| r.totals.requests),
+            repeated_requests: run.map_or(0, |r| r.repeated),
             usage: run.map(|r| r.totals.usage).unwrap_or_default(),
             cost: run.and_then(|r| r.totals.cost),
             spent_before: driver.spent_before(),

@@ -333,6 +333,8 @@ pub enum NoticeKind {
     LogDamaged,
     /// Blobs of the session are missing or damaged; notes stand in their place from now on.
     BlobsLost,
+    /// The process ended while a request was due: an answer may have been paid for that is not in the log.
+    RequestRepeated,
 }
 
 /// See [`SessionEntry::Withheld`].

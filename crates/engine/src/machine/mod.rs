@@ -145,7 +145,7 @@ impl Machine {
         match &record.entry {
             SessionEntry::SessionStarted(started) => self.on_root(&started.root),
             SessionEntry::Moved(moved) => self.on_root(&moved.root),
-            SessionEntry::Opened(_) => self.calls.iter_mut().for_each(Call::on_opened),
+            SessionEntry::Opened(_) => self.on_opened(record.at),
             SessionEntry::User(_) => self.on_user(),
             SessionEntry::ToolsChanged(changed) => {
                 self.offered.extend(changed.added.iter().map(|tool| tool.name.clone()));
@@ -230,7 +230,10 @@ impl Machine {
     #[must_use]
     pub fn give_up(&self) -> Vec<SessionEntry> {
         match self.open_run() {
-            Some(_) => self.ending(RunStatus::Cancelled, Vec::new(), Closing::NewMessage),
+            Some(run) => {
+                let told = request::repeated_notice(run).into_iter();
+                told.chain(self.ending(RunStatus::Cancelled, Vec::new(), Closing::NewMessage)).collect()
+            }
             None => self.close(Call::is_open, Closing::NewMessage),
         }
     }
@@ -363,6 +366,19 @@ impl Machine {
         self.calls.iter_mut().filter(|c| c.is_open()).for_each(|c| c.is_uncertain = true);
     }
 
+    /// Another process goes on. Where a request was due, the last one may have made it and got an answer that it could not
+    /// write down any more: nothing is written when a request is sent, so the log cannot say.
+    fn on_opened(&mut self, at: Timestamp) {
+        let may_have_asked = self.open_run().is_some_and(|run| {
+            let is_early = run.not_before.is_some_and(|until| until > at);
+            self.is_request_due() && !self.interrupted && !is_early && self.limit_reached(run).is_none()
+        });
+        if let Some(run) = self.open_run_mut().filter(|_| may_have_asked) {
+            run.repeated += 1;
+        }
+        self.calls.iter_mut().for_each(Call::on_opened);
+    }
+
     fn on_root(&mut self, root: &Path) {
         if self.root.as_deref() != Some(root) {
             self.state.set_cwd(root);
@@ -403,6 +419,9 @@ impl Machine {
             _ => return,
         };
         run.notices.push(notice.clone());
+        if notice.kind == NoticeKind::RequestRepeated {
+            run.repeated_told = run.repeated;
+        }
     }
 
     fn on_model_done(&mut self, done: &ModelDone) {

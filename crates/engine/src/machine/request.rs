@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use open_agent_model::{Block, Message, MessageId, ProviderError, Role, RunStatus, StopReason, Timestamp};
-use open_agent_session::{Failure, Origin, Retry, SessionEntry, UserMessage};
+use open_agent_session::{Failure, Notice, NoticeKind, Origin, Retry, SessionEntry, UserMessage};
 
 use super::withheld::withheld;
 use super::{Closing, Machine, RunFold, RunPhase, Step};
@@ -105,20 +105,36 @@ impl Machine {
         self.phase == RunPhase::Stopped(StopReason::PauseTurn)
     }
 
-    pub(super) fn next_request(&self, run: &RunFold) -> Step {
+    /// Returns true if a request is due: for a message, for results, or to go on with a paused answer.
+    pub(super) fn is_request_due(&self) -> bool {
+        self.phase == RunPhase::ModelDue || self.resumes_pause()
+    }
+
+    /// Returns the end of the run if a limit forbids its next request.
+    pub(super) fn limit_reached(&self, run: &RunFold) -> Option<Step> {
         let limits = &run.started.limits;
         if run.cut_calls >= MAX_CUT_CALLS {
-            return self.fail(&format!(
+            return Some(self.fail(&format!(
                 "{MAX_CUT_CALLS} answers in a row ended within a tool call, at the output limit"
-            ));
+            )));
         }
         if limits.max_turns.is_some_and(|max| run.turns >= max) {
             let error = format!("the limit of {} turns is reached", run.turns);
-            return self.end(RunStatus::ErrorMaxTurns, vec![error], Closing::RunEnd);
+            return Some(self.end(RunStatus::ErrorMaxTurns, vec![error], Closing::RunEnd));
         }
         if run.totals.requests >= limits.max_model_calls {
             let error = format!("the limit of {} model calls is reached", run.totals.requests);
-            return self.end(RunStatus::ErrorMaxModelCalls, vec![error], Closing::RunEnd);
+            return Some(self.end(RunStatus::ErrorMaxModelCalls, vec![error], Closing::RunEnd));
+        }
+        None
+    }
+
+    pub(super) fn next_request(&self, run: &RunFold) -> Step {
+        if let Some(end) = self.limit_reached(run) {
+            return end;
+        }
+        if let Some(notice) = repeated_notice(run) {
+            return Step::Record(vec![notice]);
         }
         // A paused answer has to be the last message of its request; the message comes with the one after it.
         let steering = if self.resumes_pause() { Vec::new() } else { self.queue.steering() };
@@ -159,4 +175,11 @@ impl Machine {
             }
         }
     }
+}
+
+/// Returns the notice about a request that may have been made twice, unless it was told.
+pub(super) fn repeated_notice(run: &RunFold) -> Option<SessionEntry> {
+    let text = "the process ended while an answer of the model was due: one may have been paid for that is not in the log";
+    let notice = Notice { kind: NoticeKind::RequestRepeated.into(), text: text.to_owned() };
+    (run.repeated > run.repeated_told).then_some(SessionEntry::Noticed(notice))
 }

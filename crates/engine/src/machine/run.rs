@@ -46,6 +46,10 @@ pub struct RunFold {
     pub notices: Vec<Notice>,
     /// Calls that the rules refused.
     pub denials: Vec<Denial>,
+    /// How often a process ended while a request was due: so many answers may have been paid for that are not in the log.
+    pub repeated: u32,
+    /// As much of that was told.
+    pub(super) repeated_told: u32,
     /// How it ended, if it has.
     pub ended: Option<RunEnded>,
     pub(super) not_before: Option<Timestamp>,
@@ -73,6 +77,8 @@ impl RunFold {
             stop: None,
             notices: Vec::new(),
             denials: Vec::new(),
+            repeated: 0,
+            repeated_told: 0,
             ended: None,
             not_before: None,
             continuations: 0,

@@ -626,3 +626,42 @@ fn calls_of_a_run_whose_beginning_is_missing_are_closed_before_the_next() {
     assert_eq!(s.machine.next(), Step::Done);
     assert_eq!(closing(&s.machine.give_up()), [(id(0, 0), Outcome::Closed)]);
 }
+
+fn repeated(script: &Script) -> (u32, usize) {
+    let run = script.machine.run().unwrap();
+    (run.repeated, run.notices.iter().filter(|n| n.kind == NoticeKind::RequestRepeated).count())
+}
+
+#[test]
+fn a_request_that_may_have_been_made_before_a_crash_is_told_once() {
+    let mut s = Script::new(RunLimits::default());
+    s.open();
+    assert_eq!(s.settle(), Step::CallModel { not_before: None });
+    assert_eq!(repeated(&s), (1, 1));
+    s.open();
+    assert_eq!(repeated(&s), (2, 1));
+    let told = s.machine.give_up();
+    assert!(matches!(told.first(), Some(SessionEntry::Noticed(_))), "a prompt tells it, too: {told:?}");
+    s.settle();
+    s.push(text(0, StopReason::PauseTurn)).open();
+    s.settle();
+    assert_eq!(repeated(&s), (3, 3), "so may be one that goes on with a pause");
+    // Calls run, or nothing is due: no request can be under way.
+    s.push(calls(1, 1)).open();
+    s.push(SessionEntry::Interrupted {}).open();
+    s.settle();
+    s.open();
+    assert_eq!(repeated(&s), (3, 3));
+}
+
+#[test]
+fn what_forbids_a_request_rules_out_that_it_was_made() {
+    let mut s = Script::new(RunLimits { max_turns: Some(1), ..RunLimits::default() });
+    s.push(calls(0, 1)).push(done(id(0, 0))).open();
+    assert_eq!(repeated(&s), (0, 0), "a limit");
+    for (at, expected) in [(999, 1), (1_000, 1), (1_001, 0)] {
+        let mut s = Script::new(RunLimits::default());
+        s.push(failed(Some(Retry { at: Timestamp(at), ..retry(1, "m") }))).open();
+        assert_eq!(repeated(&s).0, expected, "a retry that is to wait until {at}");
+    }
+}

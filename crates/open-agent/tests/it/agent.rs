@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use open_agent::model::{Block, ProviderErrorKind, RequestOptions, Secret, ToolChoice};
+use open_agent::session::NoticeKind;
 use open_agent::testing::{Reply, Scripted, newest_results};
 use open_agent::{
-    Agent, AgentBuilder, AgentError, AgentOptions, Catalogue, ConfigError, Cost, Effort, Env, PermissionMode,
-    RetryConfig, RunStatus, SessionId, ThinkingMode, ToolScheduling,
+    Agent, AgentBuilder, AgentError, AgentEvent, AgentOptions, Catalogue, ConfigError, Cost, Effort, Env,
+    PermissionMode, RetryConfig, RunStatus, SessionId, ThinkingMode, ToolScheduling,
 };
 use open_agent_testkit::server::{ModelServer, Reply as ServerReply, Script};
 
@@ -577,4 +578,46 @@ async fn a_prompt_that_waits_for_its_turn_can_be_interrupted() {
     assert!(matches!(second.result().await, Err(AgentError::Interrupted)));
     first.interrupt();
     assert!(first.result().await.unwrap().is_cancelled());
+}
+
+/// The process ends while the model answers: what that answer cost is nowhere in the log.
+#[test]
+fn an_answer_that_a_crash_took_away_is_counted_and_told_once() {
+    for way in ["resume", "prompt"] {
+        let folder = tempfile::tempdir().unwrap();
+        let agent = |model: &Scripted| {
+            let kept = |o: &mut AgentOptions| {
+                o.sessions_dir = Some(folder.path().to_owned());
+                o.session_id = Some(SessionId::new("s").unwrap());
+            };
+            AgentBuilder::with_env(Env::default()).provider(model.clone()).configure(kept).build().unwrap()
+        };
+        let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let crashing = runtime();
+        let model = Scripted::new([Reply::text("half of it").then_stalls()]);
+        crashing.block_on(async {
+            let mut run = agent(&model).stream("go");
+            while !matches!(run.next().await.unwrap().event, AgentEvent::BlockDelta(_)) {}
+            std::mem::forget(run);
+        });
+        drop(crashing);
+        runtime().block_on(async {
+            let agent = agent(&Scripted::new(["whole", "later"].map(Reply::text)));
+            let mut events = agent.events();
+            let result = match way {
+                "resume" => agent.resume().await.unwrap(),
+                _ => agent.prompt("go on").await.unwrap(),
+            };
+            assert_eq!((result.text.as_str(), result.model_calls), ("whole", 1));
+            assert_eq!(result.repeated_requests, u32::from(way == "resume"), "of the run that was cut off");
+            assert_eq!(agent.prompt("more").await.unwrap().repeated_requests, 0);
+            agent.close().await;
+            let mut told = 0;
+            while let Some(event) = events.next().await {
+                let AgentEvent::Notice(notice) = event.event else { continue };
+                told += usize::from(notice.kind == NoticeKind::RequestRepeated);
+            }
+            assert_eq!(told, 1, "{way}");
+        });
+    }
 }

@@ -281,7 +281,7 @@ fn session_entries() -> Vec<SessionEntry> {
     }
     for kind in open(all!(NoticeKind:
         RequestFitted, InputTruncated, UsageMissing, MediaWithheld, NoText, VariablesRemoved, ToolsChanged, LogDamaged,
-        BlobsLost))
+        BlobsLost, RequestRepeated))
     {
         all.push(SessionEntry::Noticed(Notice { kind, text: "a notice".into() }));
     }
