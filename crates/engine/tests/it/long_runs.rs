@@ -10,10 +10,13 @@ use open_agent_model::{
     visits,
 };
 use open_agent_session::RunLimits;
+use open_agent_testkit::cases;
 
 use crate::world::{World, finish, session, spec, status};
 
-const TURNS: usize = 2_000;
+fn turns() -> usize {
+    cases(300, 2_000)
+}
 
 /// Answers from a script and counts the messages that the loop looks at between two requests.
 struct Counting {
@@ -53,7 +56,7 @@ async fn counts_of_a_run(vision: Option<bool>) -> Counts {
     let script = Scripted::responding(move |_| {
         turn += 1;
         match turn {
-            _ if turn > TURNS => Reply::text("done"),
+            _ if turn > turns() => Reply::text("done"),
             _ if turn % 10 == 0 => Reply::call("picture", "{}"),
             // Its end is told in a message that joins the last one.
             _ if turn % 10 == 5 => Reply::call("background", "{}"),
@@ -79,7 +82,7 @@ async fn counts_of_a_run(vision: Option<bool>) -> Counts {
 async fn a_request_looks_at_new_messages_only() {
     for (vision, walks) in [(None, 2), (Some(false), 3)] {
         let counts = counts_of_a_run(vision).await;
-        assert_eq!((counts.looked_at.len(), counts.messages), (TURNS + 1, 2 * TURNS + 1));
+        assert_eq!((counts.looked_at.len(), counts.messages), (turns() + 1, 2 * turns() + 1));
         let all: u64 = counts.looked_at.iter().sum();
         assert!(all >= walks * counts.messages as u64, "each message is checked and measured: {all}");
         let most = counts.looked_at.iter().max();

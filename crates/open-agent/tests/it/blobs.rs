@@ -3,13 +3,21 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use open_agent::model::{Block, ModelRequest, ResultBlock};
-use open_agent::session::{JsonlStore, MemoryStore, NoticeKind, SessionStore, blob_id};
+use open_agent::model::{
+    Block, Message, MessageId, ModelRequest, ResultBlock, Role, RunId, Source, Timestamp,
+};
+use open_agent::session::{
+    Durability, JsonlStore, MemoryStore, ModelSettings, NoticeKind, Origin, Owner, Queued, RunLimits,
+    RunStarted, SessionEntry, SessionStarted, SessionStore, SessionWriter, UserMessage, blob_id,
+};
 use open_agent::testing::{Reply, Scripted, input, newest_results};
-use open_agent::{Agent, AgentBuilder, AgentEvent, Env, SessionId, read_only_tool_fn};
+use open_agent::{
+    Agent, AgentBuilder, AgentEvent, AgentId, Env, PermissionMode, QueueId, SessionId, read_only_tool_fn,
+};
 use serde_json::json;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -185,4 +193,79 @@ async fn what_was_cut_of_a_result_is_read_page_by_page() {
     let model = script();
     pages(&model, builder(&model, folder.path(), JsonlStore::new(folder.path().join("sessions"))), &whole)
         .await;
+}
+
+/// The message of a prompt with a picture.
+fn picture_message(png: &[u8]) -> Arc<Message> {
+    let source = Source::Inline { media_type: "image/png".into(), data: STANDARD.encode(png).into() };
+    let content = vec![Block::Image(source)];
+    Arc::new(Message { id: MessageId::from_number(7), role: Role::User, content, model: None })
+}
+
+/// A process ended while a run went on and a picture waited in its queue.
+#[tokio::test]
+async fn a_picture_that_waited_in_the_queue_is_sent_by_the_process_that_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let png = write_picture(folder.path());
+    let store = MemoryStore::new();
+    let started = SessionStarted {
+        root: folder.path().canonicalize().unwrap(),
+        agent: AgentId::main(),
+        parent: None,
+        forked_from: None,
+        product: "test".into(),
+    };
+    let (shared, owner) = (Arc::new(store.clone()), Owner("first".into()));
+    let (mut writer, _) =
+        SessionWriter::open_or_start(shared, session(), owner, Timestamp(1), started).await.unwrap();
+    let settings = ModelSettings { model: "m".into(), thinking: None, effort: None };
+    let (run, limits) = (RunId::from_number(1), RunLimits::default());
+    let prompt = Arc::new(Message::user(MessageId::from_number(6), "go"));
+    let origin = Origin::Prompt;
+    let entries = vec![
+        SessionEntry::RunStarted(RunStarted { run, settings, mode: PermissionMode::Default, limits }),
+        SessionEntry::User(UserMessage { message: prompt, origin: origin.into() }),
+        SessionEntry::Queued(Queued {
+            id: QueueId::from_number(8),
+            message: picture_message(&png),
+            origin: origin.into(),
+            steer: false,
+        }),
+    ];
+    writer.append(entries, Timestamp(2), Durability::Written).await.unwrap();
+    drop(writer);
+    let model = Scripted::new([Reply::text("one"), Reply::text("two")]);
+    agent(&model, folder.path(), store).resume().await.unwrap();
+    let requests = model.requests();
+    let newest = requests[1].messages.last().unwrap();
+    let Some(Block::Image(source)) = newest.content.first() else { panic!("{newest:?}") };
+    assert_eq!(source.base64(), Some(("image/png", STANDARD.encode(&png).as_str())));
+}
+
+#[tokio::test]
+async fn tokens_are_counted_of_what_is_in_blobs_too_and_a_picture_is_read_by_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let png = write_picture(folder.path());
+    let store = MemoryStore::new();
+    let long =
+        read_only_tool_fn("long", "Answers at length.", |_: Nothing, _| async { Ok("long ".repeat(10_000)) });
+    let model = Scripted::new([Reply::call("long", "{}"), read("a.png"), Reply::text("1")]);
+    builder(&model, folder.path(), store.clone()).tool(long).build().unwrap().prompt("go").await.unwrap();
+
+    let model = Scripted::new([read(&blob_id(&png).path()), Reply::text("2")]);
+    let agent = agent(&model, folder.path(), store);
+    let count = agent.count_tokens("and now?").await.unwrap();
+    assert!(count.estimated && count.input_tokens > 16_000, "{count:?}");
+    let mut stream = agent.stream("again");
+    let mut sizes = Vec::new();
+    while let Some(envelope) = stream.next().await {
+        if let AgentEvent::ToolFinished(finished) = envelope.event {
+            let details: serde_json::Value = finished.details.unwrap().to().unwrap();
+            sizes.push(details["file"]["originalSize"].as_u64());
+        }
+    }
+    stream.result().await.unwrap();
+    assert_eq!(sizes, [Some(png.len() as u64)]);
+    let base64 = STANDARD.encode(&png);
+    assert_eq!(pictures(&model.requests()[1]), [base64.as_str(); 2]);
 }

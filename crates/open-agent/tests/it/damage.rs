@@ -151,6 +151,7 @@ async fn a_run_whose_beginning_is_lost_does_not_go_on() {
     assert!(error.contains("damaged or missing, so the run cannot go on: send a new prompt"), "{error}");
     let result = agent.prompt("Go on.").await.unwrap();
     assert!(result.is_success() && damage_told(&result).len() == 1, "{:?}", result.notices);
+    assert_eq!(agent.resume().await.unwrap().text, "Done.", "the new run's beginning is not lost");
 
     // Nor does it look like the run before it.
     let case = Case::new();
