@@ -9,7 +9,9 @@ use open_agent_model::{
     Outcome, PermissionMode, Question, QueueId, RawJson, ResultBlock, Ruling, RunId, RunStatus, Seq,
     SessionId, StopReason, Timestamp, ToolUseId, Usage,
 };
-use open_agent_session::{Failure, ModelSettings, Notice, Origin, Retry, SessionEntry, Stored};
+use open_agent_session::{
+    Done, Failure, ModelDone, ModelSettings, Notice, Origin, Retry, Ruled, SessionEntry, Stored,
+};
 use serde::Serialize;
 
 use crate::Machine;
@@ -383,70 +385,23 @@ pub(crate) fn event_of(record: &Stored, machine: &Machine) -> Option<AgentEvent>
         SessionEntry::User(u) => {
             AgentEvent::UserMessage(UserMessage { message: Arc::clone(&u.message), origin: u.origin.clone() })
         }
-        SessionEntry::ModelDone(d) => AgentEvent::AssistantMessage(AssistantMessage {
-            message: Arc::clone(&d.message),
-            stop: d.stop.clone(),
-            usage: d.usage,
-            cost: d.cost,
-            api_ms: d.api_ms,
-            ttft_ms: d.ttft_ms,
-            stop_sequence: d.stop_sequence.clone(),
-            vendor_id: d.vendor_id.clone(),
-            answered_by: d.answered_by.clone(),
-        }),
-        SessionEntry::ModelFailed(f) => AgentEvent::ModelFailed(ModelFailed {
-            model: Arc::clone(&f.model),
-            error: f.error.clone(),
-            partial: f.partial.clone(),
-            retry: f.retry.clone(),
-            usage: f.usage,
-            cost: f.cost,
-            api_ms: f.api_ms,
-        }),
+        SessionEntry::ModelDone(d) => AgentEvent::AssistantMessage(answer_of(d)),
+        SessionEntry::ModelFailed(f) => AgentEvent::ModelFailed(failure_of(f)),
         SessionEntry::Noticed(notice) => AgentEvent::Notice(notice.clone()),
-        SessionEntry::Ruled(r) => {
-            let call = machine.call(r.call)?;
-            AgentEvent::ToolRuled(ToolRuled {
-                call: r.call,
-                tool_use_id: call.tool_use.id.clone(),
-                tool: call.tool_use.name.clone(),
-                input: r.input.clone().unwrap_or_else(|| call.tool_use.input.clone()),
-                access: r.access.clone(),
-                ruling: r.ruling.clone(),
-            })
-        }
+        SessionEntry::Ruled(r) => AgentEvent::ToolRuled(ruling_of(r, machine)?),
         SessionEntry::Asked { ask, question } => {
             AgentEvent::QuestionAsked(QuestionAsked { ask: *ask, question: question.clone() })
         }
         SessionEntry::Answered { ask, answer } => {
             AgentEvent::QuestionAnswered(QuestionAnswered { ask: *ask, answer: answer.clone() })
         }
-        SessionEntry::Done(d) => {
-            let call = machine.call(d.call).filter(|c| c.is_open())?;
-            AgentEvent::ToolFinished(ToolFinished {
-                call: d.call,
-                tool_use_id: call.tool_use.id.clone(),
-                tool: call.tool_use.name.clone(),
-                broken: call.tool_use.broken.clone(),
-                content: d.content.clone(),
-                details: d.details.clone(),
-                is_error: d.is_error(),
-                outcome: d.outcome.clone(),
-                ms: d.ms,
-            })
-        }
+        SessionEntry::Done(d) => AgentEvent::ToolFinished(end_of(d, machine)?),
         SessionEntry::Queued(q) => AgentEvent::MessageQueued(MessageQueued {
             id: q.id,
             message: Arc::clone(&q.message),
             steer: q.steer,
         }),
-        SessionEntry::Delivered { ids } => {
-            let known = |id: &&QueueId| machine.queue().iter().any(|q| q.id == **id);
-            let ids: Vec<QueueId> = ids.iter().filter(known).copied().collect();
-            let message = |id: &QueueId| machine.queue().iter().find(|q| q.id == *id);
-            let messages = ids.iter().filter_map(message).map(|q| Arc::clone(&q.message)).collect();
-            AgentEvent::MessagesDelivered(MessagesDelivered { ids, messages })
-        }
+        SessionEntry::Delivered { ids } => AgentEvent::MessagesDelivered(delivery_of(ids, machine)),
         SessionEntry::Unqueued { id } => AgentEvent::MessageUnqueued(MessageUnqueued { id: *id }),
         SessionEntry::BackgroundStarted(work) => AgentEvent::BackgroundStarted(work.clone()),
         SessionEntry::BackgroundEnded(e) => AgentEvent::BackgroundEnded(BackgroundEnded {
@@ -470,6 +425,69 @@ pub(crate) fn event_of(record: &Stored, machine: &Machine) -> Option<AgentEvent>
         | SessionEntry::Started { .. }
         | SessionEntry::Unknown(_) => return None,
     })
+}
+
+fn answer_of(d: &ModelDone) -> AssistantMessage {
+    AssistantMessage {
+        message: Arc::clone(&d.message),
+        stop: d.stop.clone(),
+        usage: d.usage,
+        cost: d.cost,
+        api_ms: d.api_ms,
+        ttft_ms: d.ttft_ms,
+        stop_sequence: d.stop_sequence.clone(),
+        vendor_id: d.vendor_id.clone(),
+        answered_by: d.answered_by.clone(),
+    }
+}
+
+fn failure_of(f: &open_agent_session::ModelFailed) -> ModelFailed {
+    ModelFailed {
+        model: Arc::clone(&f.model),
+        error: f.error.clone(),
+        partial: f.partial.clone(),
+        retry: f.retry.clone(),
+        usage: f.usage,
+        cost: f.cost,
+        api_ms: f.api_ms,
+    }
+}
+
+fn ruling_of(r: &Ruled, machine: &Machine) -> Option<ToolRuled> {
+    let call = machine.call(r.call)?;
+    Some(ToolRuled {
+        call: r.call,
+        tool_use_id: call.tool_use.id.clone(),
+        tool: call.tool_use.name.clone(),
+        input: r.input.clone().unwrap_or_else(|| call.tool_use.input.clone()),
+        access: r.access.clone(),
+        ruling: r.ruling.clone(),
+    })
+}
+
+/// `None` for a second result of one call, which changes nothing.
+fn end_of(d: &Done, machine: &Machine) -> Option<ToolFinished> {
+    let call = machine.call(d.call).filter(|c| c.is_open())?;
+    Some(ToolFinished {
+        call: d.call,
+        tool_use_id: call.tool_use.id.clone(),
+        tool: call.tool_use.name.clone(),
+        broken: call.tool_use.broken.clone(),
+        content: d.content.clone(),
+        details: d.details.clone(),
+        is_error: d.is_error(),
+        outcome: d.outcome.clone(),
+        ms: d.ms,
+    })
+}
+
+/// What stands in the queue of what was delivered.
+fn delivery_of(ids: &[QueueId], machine: &Machine) -> MessagesDelivered {
+    let known = |id: &&QueueId| machine.queue().iter().any(|q| q.id == **id);
+    let ids: Vec<QueueId> = ids.iter().filter(known).copied().collect();
+    let message = |id: &QueueId| machine.queue().iter().find(|q| q.id == *id);
+    let messages = ids.iter().filter_map(message).map(|q| Arc::clone(&q.message)).collect();
+    MessagesDelivered { ids, messages }
 }
 
 /// Replays a log: its durable events, in order.
