@@ -665,3 +665,18 @@ fn what_forbids_a_request_rules_out_that_it_was_made() {
         assert_eq!(repeated(&s).0, expected, "a retry that is to wait until {at}");
     }
 }
+
+#[test]
+fn only_the_first_result_of_a_call_is_told() {
+    let mut s = Script::new(RunLimits::default());
+    // The second call keeps the turn open.
+    s.push(calls(0, 2));
+    let done = SessionEntry::Done(Done::without_result(id(0, 0), Outcome::Ok, "once"));
+    let told = |s: &Script| {
+        let record = Stored::new(Seq(s.seq + 1), Timestamp(1_000), done.clone());
+        crate::event::event_of(&record, &s.machine)
+    };
+    assert!(matches!(told(&s), Some(crate::AgentEvent::ToolFinished(_))));
+    s.push(done.clone());
+    assert_eq!(told(&s), None);
+}
