@@ -9,15 +9,16 @@ use std::time::Duration;
 
 use open_agent_model::{BackgroundEnd, BackgroundKind, BackgroundOutcome, CallId, Change};
 use open_agent_tool::{
-    BackgroundSpec, Descendant, Exit, Files, LimitHit, Running, ToolCx, ToolError, ToolErrorKind, ToolOutput,
+    BackgroundSpec, Descendant, Exit, Files, Running, ToolCx, ToolError, ToolErrorKind, ToolOutput,
 };
 use serde::Serialize;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::attend::{End, Sink, attend};
 use super::clean::clean;
 use super::output::{Reports, Side, incomplete};
-use super::process::{self, DRAIN, Pipes, Place, left_note, read_some};
+use super::process::{self, Pipes, Place, left_note};
 
 const DEFAULT_MS: u64 = 1_800_000;
 const MAX_MS: u64 = 7_200_000;
@@ -112,52 +113,36 @@ struct Work {
 
 impl Work {
     async fn run(mut self, stop: CancellationToken) -> BackgroundEnd {
-        let end = self.attend(&stop).await;
+        let end = attend(&mut *self.running, &mut self.pipes, &mut self.log, &stop).await;
         let mut left: Vec<Descendant> = Vec::new();
         let mut left_output = None;
-        if matches!(end.outcome.known(), Some(BackgroundOutcome::Completed | BackgroundOutcome::Failed)) {
+        if !end.was_killed() {
             left = self.running.leave().await;
         }
         if !left.is_empty() {
             left_output = self.pipes.hand_over(&*self.files, self.call).await;
         }
+        let end = match end {
+            End::Exited(Exit { code, signal, .. }) => end_of(code, signal),
+            End::TimedOut => BackgroundEnd::of(BackgroundOutcome::TimedOut),
+            End::Cancelled => BackgroundEnd::of(BackgroundOutcome::Stopped),
+        };
         self.log.finish(end.clone(), left_note(&left, left_output.as_deref())).await;
         end
     }
+}
 
-    /// Writes down what the command writes until it has ended, its time is up or it is stopped.
-    async fn attend(&mut self, stop: &CancellationToken) -> BackgroundEnd {
-        let mut ended: Option<(BackgroundEnd, Instant)> = None;
-        let (mut out, mut err) = (vec![0; 64 * 1024], vec![0; 16 * 1024]);
-        loop {
-            let drained = ended.as_ref().map(|(_, until)| *until);
-            if let Some((end, until)) = ended.clone()
-                && (self.pipes.are_closed() || Instant::now() >= until)
-            {
-                return end;
-            }
-            let partial = self.log.held_since.map(|since| since + PATIENCE);
-            tokio::select! {
-                n = read_some(&mut self.pipes.stdout, &mut out) => self.log.push(Side::Out, &out[..n]).await,
-                n = read_some(&mut self.pipes.stderr, &mut err) => self.log.push(Side::Err, &err[..n]).await,
-                exit = self.running.wait(), if ended.is_none() => {
-                    let Exit { code, signal, limit } = exit.unwrap_or_default();
-                    let end = match limit {
-                        Some(LimitHit::Time) => BackgroundEnd::of(BackgroundOutcome::TimedOut),
-                        _ => end_of(code, signal),
-                    };
-                    ended = Some((end, Instant::now() + DRAIN));
-                }
-                () = sleep_until(partial.unwrap_or_else(Instant::now)), if partial.is_some() => {
-                    self.log.show_partial().await;
-                }
-                () = sleep_until(drained.unwrap_or_else(Instant::now)), if drained.is_some() => {}
-                () = stop.cancelled(), if ended.is_none() => {
-                    self.running.kill().await;
-                    ended = Some((BackgroundEnd::of(BackgroundOutcome::Stopped), Instant::now() + DRAIN));
-                }
-            }
-        }
+impl Sink for Log {
+    async fn push(&mut self, side: Side, bytes: &[u8]) {
+        Log::push(self, side, bytes).await;
+    }
+
+    fn due(&self, _: bool) -> Option<Instant> {
+        self.held_since.map(|since| since + PATIENCE)
+    }
+
+    async fn show(&mut self) {
+        self.show_partial().await;
     }
 }
 

@@ -1,5 +1,6 @@
 //! Bash: a shell command. Owns the time it may take, what is kept of its output, and the folder that it leaves behind.
 
+mod attend;
 mod background;
 mod clean;
 mod output;
@@ -10,15 +11,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use open_agent_model::{Access, Change};
-use open_agent_tool::{
-    Descendant, Exit, LimitHit, PathKind, Running, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput,
-};
+use open_agent_tool::{Descendant, Exit, PathKind, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
+use tokio::time::Instant;
 
+use self::attend::{End, Sink, attend};
 use self::output::{Output, Side};
-use self::process::{DRAIN, Pipes, Place, left_note, read_some, start};
+use self::process::{Pipes, Place, left_note, start};
 use crate::bounds::head_and_tail;
 
 const DEFAULT_MS: u64 = 120_000;
@@ -95,66 +95,38 @@ impl Tool for Bash {
         }
         let limit = Duration::from_millis(input.timeout.unwrap_or(DEFAULT_MS).min(MAX_MS));
         let mut running = start(cx, &place.folder, &input.command, limit).await?;
-        let mut output = Output::new(cx.clone());
+        let mut told = Told { output: Output::new(cx.clone()), next: Instant::now() + PROGRESS };
         let mut pipes = Pipes::of(&mut *running);
-        let end = attend(cx, &mut *running, &mut pipes, &mut output).await;
+        let end = attend(&mut *running, &mut pipes, &mut told, cx.cancel()).await;
         let left = if end.was_killed() { Vec::new() } else { running.leave().await };
         let is_lowered = input.timeout.is_some_and(|asked| asked > MAX_MS);
         let mut report = Report { limit, is_lowered, end, left, left_output: None };
         if !report.left.is_empty() {
             report.left_output = pipes.hand_over(cx.files(), cx.call()).await;
         }
-        Ok(report.finish(cx, place, output.finish().await))
+        Ok(report.finish(cx, place, told.output.finish().await))
     }
 }
 
-/// How a command came to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    Exited(Exit),
-    TimedOut,
-    Interrupted,
+/// The output of a command that a call waits for, told of while it runs.
+struct Told {
+    output: Output,
+    /// When progress is told next.
+    next: Instant,
 }
 
-impl End {
-    fn of(exit: Exit) -> Self {
-        match exit.limit {
-            Some(LimitHit::Time) => Self::TimedOut,
-            _ => Self::Exited(exit),
-        }
+impl Sink for Told {
+    async fn push(&mut self, side: Side, bytes: &[u8]) {
+        self.output.push(side, bytes).await;
     }
 
-    fn was_killed(self) -> bool {
-        matches!(self, Self::TimedOut | Self::Interrupted)
+    fn due(&self, is_running: bool) -> Option<Instant> {
+        is_running.then_some(self.next)
     }
-}
 
-/// Reads what the command writes until it has ended, which the runner sees to in time, or the run is interrupted.
-async fn attend(cx: &ToolCx, running: &mut dyn Running, pipes: &mut Pipes, output: &mut Output) -> End {
-    let mut ended: Option<(End, Instant)> = None;
-    let (mut out, mut err) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
-    let mut tick = interval_at(Instant::now() + PROGRESS, PROGRESS);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        let drained = ended.map(|(_, until)| until);
-        if let Some((end, until)) = ended
-            && (pipes.are_closed() || Instant::now() >= until)
-        {
-            return end;
-        }
-        tokio::select! {
-            n = read_some(&mut pipes.stdout, &mut out) => output.push(Side::Out, &out[..n]).await,
-            n = read_some(&mut pipes.stderr, &mut err) => output.push(Side::Err, &err[..n]).await,
-            exit = running.wait(), if ended.is_none() => {
-                ended = Some((End::of(exit.unwrap_or_default()), Instant::now() + DRAIN));
-            }
-            _ = tick.tick(), if ended.is_none() => output.tell_progress(),
-            () = cx.cancel().cancelled(), if ended.is_none() => {
-                running.kill().await;
-                ended = Some((End::Interrupted, Instant::now() + DRAIN));
-            }
-            () = sleep_until(drained.unwrap_or_else(Instant::now)), if drained.is_some() => {}
-        }
+    async fn show(&mut self) {
+        self.output.tell_progress();
+        self.next = Instant::now() + PROGRESS;
     }
 }
 
@@ -201,7 +173,7 @@ impl Report {
         let details = Details {
             stdout: middle_out(&output.stdout),
             stderr: middle_out(&output.stderr),
-            interrupted: self.end == End::Interrupted,
+            interrupted: self.end == End::Cancelled,
             timed_out: self.end == End::TimedOut,
             exit_code: exit.code,
             signal: exit.signal,
@@ -214,7 +186,7 @@ impl Report {
         result.is_error = is_error;
         result.error_kind = match self.end {
             End::TimedOut => Some(ToolErrorKind::TimedOut),
-            End::Interrupted => Some(ToolErrorKind::Cancelled),
+            End::Cancelled => Some(ToolErrorKind::Cancelled),
             End::Exited(_) => None,
         };
         result.changes.extend(change.map(Change::Cwd));
@@ -236,7 +208,7 @@ impl Report {
                  Give a larger timeout (at most {MAX_MS}), or run it in the background.",
                 self.limit.as_millis()
             )),
-            End::Interrupted => Some("Interrupted: the command and all its processes were killed.".into()),
+            End::Cancelled => Some("Interrupted: the command and all its processes were killed.".into()),
         }
     }
 }
