@@ -254,8 +254,43 @@ pub(super) async fn a_long_conversation_has_the_same_bytes_warm_and_cold(p: &'st
     assert!(texts[4].contains("answer 0 0") && texts[4].contains("another prompt"));
     let prompts = texts[4].match_indices("prompt 2 34").count();
     assert_eq!(prompts, 1, "the last message is there, once");
-    let marks = |text: &str| text.matches("cache_control").count();
-    assert_eq!(marks(&texts[4]), marks(&texts[0]));
+    for text in &texts {
+        let body: Value = serde_json::from_str(text).unwrap();
+        let mut marked = Vec::new();
+        find_marks(&body, "", &mut marked);
+        assert_eq!(marked, marks_of(p, &body));
+    }
+}
+
+/// The places of all cache marks in a body, in its order.
+fn find_marks(value: &Value, at: &str, marked: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            if fields.contains_key("cache_control") {
+                marked.push(at.to_owned());
+            }
+            fields.iter().for_each(|(name, value)| find_marks(value, &format!("{at}/{name}"), marked));
+        }
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(n, item)| find_marks(item, &format!("{at}/{n}"), marked));
+        }
+        _ => {}
+    }
+}
+
+/// Where the marks have to be: at the end of the last two user messages and of the system prompt, where the API has marks.
+fn marks_of(p: &Profile, body: &Value) -> Vec<String> {
+    let last = |list: &Value| list.as_array().unwrap().len() - 1;
+    if p.api != Api::Anthropic {
+        return Vec::new();
+    }
+    let messages = body["messages"].as_array().unwrap();
+    let users = messages.iter().enumerate().filter(|(_, message)| message["role"] == "user");
+    let users: Vec<usize> = users.map(|(n, _)| n).collect();
+    let of_users = users[users.len() - 2..]
+        .iter()
+        .map(|n| format!("/messages/{n}/content/{}", last(&messages[*n]["content"])));
+    of_users.chain([format!("/system/{}", last(&body["system"]))]).collect()
 }
 
 pub(super) async fn usage_is_asked_for(p: &'static Profile) {
