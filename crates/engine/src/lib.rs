@@ -14,7 +14,7 @@ mod prompt;
 mod retry;
 pub mod scheduler;
 mod sink;
-mod totals;
+mod summary;
 pub mod wire;
 
 pub use background::BackgroundSet;
@@ -29,8 +29,8 @@ pub use event::{
     ToolRuled, UserMessage, replay,
 };
 pub use host::{EngineError, Host, Identity, RunSpec, SectionSource};
-pub use machine::{Call, Denial, Machine, RunFold, Step};
+pub use machine::{Call, Machine, RunFold, Step};
 pub use prompt::{FixedSection, Surroundings};
 pub use retry::RetryConfig;
 pub use sink::{EventSink, EventStream, Subscribers};
-pub use totals::{ModelUse, Totals, Words};
+pub use summary::{Denial, ModelUse, RunSummary, Totals, Words};

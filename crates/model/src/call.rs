@@ -162,6 +162,15 @@ pub struct Ruling {
     pub reason: String,
 }
 
+impl Ruling {
+    /// Returns true if a rule refused the call. A call of an unknown tool or with unreadable input does not run either, but
+    /// nobody refused it: its result says what is wrong.
+    #[must_use]
+    pub fn is_denial(&self) -> bool {
+        self.decision == Decision::Deny && self.layer != Layer::Call
+    }
+}
+
 /// Whether a call runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -30,11 +30,11 @@ pub use builder::AgentBuilder;
 pub use error::{AgentError, ConfigError};
 pub use options::AgentOptions;
 pub use provider::{DEFAULT_MODEL, Resolved, provider_names};
-pub use result::{Denial, ModelCost, QueryResult};
+pub use result::{ModelCost, QueryResult};
 
 pub use open_agent_engine as engine;
 pub use open_agent_engine::{
-    AgentEvent, Budget, BudgetScope, Envelope, EventStream, RetryConfig, TokenCount, wire,
+    AgentEvent, Budget, BudgetScope, Denial, Envelope, EventStream, RetryConfig, TokenCount, wire,
 };
 pub use open_agent_model as model;
 pub use open_agent_model::{

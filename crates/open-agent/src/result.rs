@@ -1,8 +1,9 @@
 //! What a prompt comes to.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use open_agent_engine::{Driver, RunFold};
+use open_agent_engine::{Denial, Driver, RunFold, Totals};
 use open_agent_model::{
     AskId, Cost, Message, ProviderError, Question, RunId, RunStatus, SessionId, StopReason, Usage,
 };
@@ -53,31 +54,10 @@ pub struct QueryResult {
     /// What went otherwise than asked.
     pub notices: Vec<Notice>,
     /// Calls that the rules refused. The model was told that and why, and the run went on. How they could be allowed is
-    /// for the user: see [`Denial::advice`].
+    /// for the user: see [`QueryResult::denial_advice`].
     pub denials: Vec<Denial>,
     /// Questions that wait for an answer.
     pub questions: Vec<(AskId, Question)>,
-}
-
-/// A call that the rules refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Denial {
-    /// The tool.
-    pub tool: String,
-    /// Why it was refused, as the model was told.
-    pub reason: String,
-}
-
-impl Denial {
-    /// Returns how such a call could be allowed, in terms of this library's options: first what allows least.
-    #[must_use]
-    pub fn advice(&self) -> String {
-        format!(
-            "allow this tool with `allow_tool(\"{}\")`, or every call with `permission_mode(PermissionMode::BypassPermissions)`",
-            self.tool
-        )
-    }
 }
 
 /// What a run used of one model.
@@ -111,6 +91,21 @@ impl QueryResult {
         }
     }
 
+    /// Returns how the calls that were refused could be allowed, in terms of this library's options: first what allows
+    /// least. `None` if none was refused.
+    #[must_use]
+    pub fn denial_advice(&self) -> Option<String> {
+        let tools: BTreeSet<&str> = self.denials.iter().map(|denial| denial.tool.as_str()).collect();
+        let these = if tools.len() == 1 { "this tool" } else { "these tools" };
+        let options =
+            tools.iter().map(|tool| format!("`allow_tool(\"{tool}\")`")).collect::<Vec<_>>().join(", ");
+        (!tools.is_empty()).then(|| {
+            format!(
+                "allow {these} with {options}, or every call with `permission_mode(PermissionMode::BypassPermissions)`"
+            )
+        })
+    }
+
     /// Whether it was interrupted.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
@@ -121,6 +116,7 @@ impl QueryResult {
     pub(crate) fn of(driver: &Driver) -> Self {
         let machine = driver.machine();
         let run = machine.run();
+        let summary = run.map(|r| r.summary.clone()).unwrap_or_default();
         let questions = machine.questions();
         let ended = run.and_then(|r| r.ended.clone());
         let status = match (&ended, questions.is_empty()) {
@@ -129,24 +125,23 @@ impl QueryResult {
             (None, true) => RunStatus::ErrorDuringExecution,
         };
         Self {
-            text: run.map(|r| r.words.text().to_owned()).unwrap_or_default(),
+            text: summary.words.text().to_owned(),
             status,
-            stop_reason: run.and_then(|r| r.stop.clone()),
+            duration_ms: summary.duration_ms(),
+            stop_reason: summary.stop,
             errors: ended.map(|e| e.errors).unwrap_or_default(),
             failure: driver.failure().filter(|_| status == RunStatus::ErrorDuringExecution).cloned(),
             messages: run.map(|r| machine.transcript().messages_since(r.seq)).unwrap_or_default(),
-            turns: run.map_or(0, |r| r.turns),
-            model_calls: run.map_or(0, |r| r.totals.requests),
+            turns: summary.turns,
+            model_calls: summary.totals.requests,
             repeated_requests: run.map_or(0, |r| r.repeated),
-            usage: run.map(|r| r.totals.usage).unwrap_or_default(),
-            cost: run.and_then(|r| r.totals.cost),
+            usage: summary.totals.usage,
+            cost: run.and(summary.totals.cost),
             spent_before: driver.spent_before(),
-            cost_by_model: run.map(cost_by_model).unwrap_or_default(),
-            duration_ms: run
-                .map_or(0, |r| u64::try_from(r.last_at.0.saturating_sub(r.at.0)).unwrap_or_default()),
+            cost_by_model: cost_by_model(&summary.totals),
             notices: run.map(|r| r.notices.clone()).unwrap_or_default(),
-            denials: run.map(denials).unwrap_or_default(),
-            duration_api_ms: run.map_or(0, |r| r.totals.api_ms),
+            denials: summary.denials,
+            duration_api_ms: summary.totals.api_ms,
             session_id: driver.id().clone(),
             run_id: run.map(RunFold::id),
             questions,
@@ -154,17 +149,12 @@ impl QueryResult {
     }
 }
 
-fn denials(run: &RunFold) -> Vec<Denial> {
-    let denials = run.denials.iter();
-    denials.map(|denial| Denial { tool: denial.tool.clone(), reason: denial.reason.clone() }).collect()
-}
-
-fn cost_by_model(run: &RunFold) -> Vec<ModelCost> {
+fn cost_by_model(totals: &Totals) -> Vec<ModelCost> {
     let cost = |(model, used): (&Arc<str>, &open_agent_engine::ModelUse)| ModelCost {
         model: Arc::clone(model),
         usage: used.usage,
         cost: used.cost,
         requests: used.requests,
     };
-    run.totals.by_model.iter().map(cost).collect()
+    totals.by_model.iter().map(cost).collect()
 }

@@ -7,20 +7,17 @@ use std::time::Duration;
 
 use open_agent_model::{
     Assembled, Assembler, Block, Cost, CostSource, Message, MessageId, ModelEvent, ModelRequest, ModelStream,
-    Open, Price, Provider, ProviderError, ProviderErrorKind, Role, StopReason, ToolChoice, ToolUseId, Usage,
+    Open, Price, Provider, ProviderError, ProviderErrorKind, Role, ToolChoice, ToolUseId, Usage,
 };
-use open_agent_session::{Durability, ModelDone, ModelFailed, Notice, NoticeKind, SessionEntry};
+use open_agent_session::{Durability, ModelDone, ModelFailed, SessionEntry};
 use tokio::time::Instant;
 
 use super::fit;
 use super::tell::Teller;
-use super::tokens::{billed, guessed, truncation};
+use super::tokens::{billed, guessed};
 use super::{Driver, next_letter};
-use crate::machine::{Failed, FailureFacts};
+use crate::machine::{AnswerFacts, Failed, FailureFacts};
 use crate::{AgentEvent, AnswerStarted, BlockDelta, BlockKind, BlockStarted, DeltaKind, EngineError};
-
-const USAGE_MISSING: &str =
-    "the provider tells no token counts: the cost is estimated from the length of what was sent and received";
 
 /// The most calls of one answer; further ones are left out.
 const MAX_CALLS: usize = 1_000;
@@ -42,7 +39,7 @@ impl Driver {
         let estimate = sent.max(self.machine.context_tokens());
         request.options.max_tokens = fit::max_tokens(request.options.max_tokens, &request.info, estimate);
         let notes = host.provider.notes(&request).into_iter().chain(media_note).collect();
-        let fitted = self.new_notices(NoticeKind::RequestFitted, notes);
+        let fitted = self.machine.about_request(notes);
         if !fitted.is_empty() {
             // Told before the request is made; then the same step comes again.
             return self.record(fitted, Durability::Written).await;
@@ -58,7 +55,7 @@ impl Driver {
         };
         if reservation.max_tokens() < request.options.max_tokens {
             request.options.max_tokens = reservation.max_tokens();
-            let fitted = self.new_notices(NoticeKind::RequestFitted, host.provider.notes(&request));
+            let fitted = self.machine.about_request(host.provider.notes(&request));
             if !fitted.is_empty() {
                 // Nobody must wait for this reservation while a slow reader of events holds up the record.
                 drop(reservation);
@@ -127,7 +124,7 @@ impl Driver {
         }
         // A call that every request had to make would never let the run end.
         let is_forced = matches!(options.tool_choice, ToolChoice::Any | ToolChoice::Tool(_));
-        if is_forced && run.is_some_and(|r| r.turns > 0) {
+        if is_forced && run.is_some_and(|r| r.summary.turns > 0) {
             options.tool_choice = ToolChoice::Auto;
         }
         let model = run.map_or_else(|| Arc::from(""), |r| Arc::clone(&r.model));
@@ -154,16 +151,8 @@ impl Driver {
         };
         let Spent { usage, cost, cost_source, api_ms, ttft_ms } = spent;
         tracing::debug!(stop = answer.stop.as_str(), api_ms, tokens = usage.output_tokens, "an answer");
-        let cut = truncation(usage.all_input(), sent);
-        let mut entries = self.new_notices(NoticeKind::InputTruncated, cut.into_iter().collect());
-        if usage == Usage::default() && cost.is_some_and(|c| c > Cost(0)) {
-            entries.extend(self.new_notices(NoticeKind::UsageMissing, vec![USAGE_MISSING.to_owned()]));
-        }
-        if says_nothing(&message, &answer.stop) {
-            // Legal, and yet nobody would know whether the run worked: each such answer is told.
-            let text = "the model answered without any text".to_owned();
-            entries.push(SessionEntry::Noticed(Notice { kind: NoticeKind::NoText.into(), text }));
-        }
+        let facts = AnswerFacts { message: &message, stop: &answer.stop, usage, cost, sent };
+        let mut entries = self.machine.about_answer(facts);
         let done = ModelDone {
             turn: self.machine.transcript().next_turn(),
             message: Arc::new(message),
@@ -179,18 +168,6 @@ impl Driver {
         };
         entries.push(SessionEntry::ModelDone(done));
         self.record(entries, Durability::Written).await
-    }
-
-    /// Entries for what the run has not been told yet.
-    fn new_notices(&self, kind: NoticeKind, texts: Vec<String>) -> Vec<SessionEntry> {
-        let told = self.machine.run().map(|r| r.notices.as_slice()).unwrap_or_default();
-        let is_new = |text: &String| match kind {
-            // The numbers differ each time; once is enough.
-            NoticeKind::InputTruncated => told.iter().all(|n| n.kind != kind),
-            _ => told.iter().all(|n| n.kind != kind || n.text != *text),
-        };
-        let new = texts.into_iter().filter(is_new);
-        new.map(|text| SessionEntry::Noticed(Notice { kind: kind.into(), text })).collect()
     }
 
     /// Without an error, the run was interrupted.
@@ -349,13 +326,6 @@ fn at_most(mut content: Vec<Block>, calls: usize) -> Vec<Block> {
         seen <= calls || !matches!(b, Block::ToolUse(_))
     });
     content
-}
-
-/// Other reasons to stop have words of their own.
-fn says_nothing(message: &Message, stop: &StopReason) -> bool {
-    matches!(stop, StopReason::EndTurn | StopReason::StopSequence | StopReason::Other(_))
-        && message.tool_uses().next().is_none()
-        && message.text().trim().is_empty()
 }
 
 fn block_kind(event: &ModelEvent) -> BlockKind {

@@ -87,17 +87,6 @@ pub(super) fn guessed(assembler: &Assembler, sent: u64) -> Usage {
     Usage { input_tokens: sent, output_tokens, ..Usage::default() }
 }
 
-/// A server with a small window may cut the conversation without a word. Below a few thousand tokens the estimate is too
-/// rough to say so.
-pub(super) fn truncation(counted: u64, sent: u64) -> Option<String> {
-    (counted > 0 && sent > 4_000 && counted.saturating_mul(3) < sent).then(|| {
-        format!(
-            "the provider counted {counted} input tokens where about {sent} were sent: it may have cut the conversation. \
-             Set the server's context window to what the conversation needs"
-        )
-    })
-}
-
 /// Estimates how many tokens the input of requests has, roughly. Of a request that continues the one before, only what is
 /// new is walked.
 #[derive(Default)]

@@ -35,8 +35,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use open_agent_model::{
-    AskId, AskSource, BackgroundId, BackgroundWork, CallId, Decision, Layer, Outcome, Prefix, Question,
-    QueueId, RunStatus, Seq, StopReason, Timestamp, ToolUse,
+    AskId, AskSource, BackgroundId, BackgroundWork, CallId, Decision, Outcome, Prefix, Question, QueueId,
+    RunStatus, Seq, StopReason, Timestamp, ToolUse,
 };
 use open_agent_session::{
     ModelDone, ModelFailed, Notice, NoticeKind, Queued, Ruled, RunEnded, RunStarted, SessionEntry, Stored,
@@ -48,23 +48,20 @@ use crate::scheduler::{CallView, ready};
 
 mod background;
 mod call;
+mod notices;
 mod queue;
 mod request;
 mod run;
 mod state;
-/// Returns true of entries that stand between the beginning and the end of a run only.
-fn belongs_to_run(entry: &SessionEntry) -> bool {
-    matches!(entry, SessionEntry::User(_) | SessionEntry::ModelDone(_) | SessionEntry::ModelFailed(_))
-}
-
 #[cfg(test)]
 mod tests;
 mod withheld;
 
 pub(crate) use background::ended as background_ended;
 pub use call::Call;
+pub(crate) use notices::AnswerFacts;
 pub(crate) use request::{Failed, FailureFacts};
-pub use run::{Denial, RunFold};
+pub use run::RunFold;
 
 use background::Background;
 use call::{CallState, Closing};
@@ -139,7 +136,7 @@ impl Machine {
         self.seq = record.seq;
         self.transcript.apply(record);
         match self.open_run_mut() {
-            Some(run) => run.last_at = record.at,
+            Some(run) => run.summary.last_at = record.at,
             None => self.is_run_lost |= belongs_to_run(&record.entry),
         }
         match &record.entry {
@@ -456,23 +453,18 @@ impl Machine {
     fn on_ruled(&mut self, ruled: &Ruled) {
         let Some(call) = self.calls.iter_mut().find(|c| c.id == ruled.call && c.is_open()) else { return };
         let ruling = &ruled.ruling;
-        // An unknown tool or unreadable input was not denied by anybody.
-        let is_impossible = ruling.layer == Layer::Call;
-        let denial = Denial { tool: call.tool_use.name.clone(), reason: ruling.reason.clone() };
         call.state = match ruling.decision {
             Decision::Allow => CallState::Ready,
             Decision::Deny => {
-                let outcome = if is_impossible { Outcome::Error } else { Outcome::Refused };
+                let outcome = if ruling.is_denial() { Outcome::Refused } else { Outcome::Error };
                 CallState::Refused(outcome, ruling.reason.clone())
             }
         };
         call.ruled = Some(ruled.clone());
         call.is_uncertain = false;
-        if ruling.decision == Decision::Deny
-            && !is_impossible
-            && let Some(run) = self.open_run_mut()
-        {
-            run.denials.push(denial);
+        if let Some(run) = self.run.as_mut().filter(|run| run.is_open()) {
+            let ToolUse { name, id, input, .. } = &call.tool_use;
+            run.summary.on_ruled((name, id, ruled.input.as_ref().unwrap_or(input)), ruling);
         }
     }
 
@@ -533,7 +525,7 @@ impl Machine {
 
     fn ending(&self, status: RunStatus, errors: Vec<String>, why: Closing) -> Vec<SessionEntry> {
         let mut entries = self.close(Call::is_open, why);
-        let stop = self.run.as_ref().and_then(|r| r.stop.clone());
+        let stop = self.run.as_ref().and_then(|r| r.summary.stop.clone());
         entries.push(SessionEntry::RunEnded(RunEnded { status, stop, errors }));
         entries
     }
@@ -541,4 +533,9 @@ impl Machine {
     fn close(&self, which: impl Fn(&Call) -> bool, why: Closing) -> Vec<SessionEntry> {
         self.calls.iter().filter(|c| which(c)).map(|c| c.close(why)).collect()
     }
+}
+
+/// Returns true of entries that stand between the beginning and the end of a run only.
+fn belongs_to_run(entry: &SessionEntry) -> bool {
+    matches!(entry, SessionEntry::User(_) | SessionEntry::ModelDone(_) | SessionEntry::ModelFailed(_))
 }

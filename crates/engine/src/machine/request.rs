@@ -118,12 +118,12 @@ impl Machine {
                 "{MAX_CUT_CALLS} answers in a row ended within a tool call, at the output limit"
             )));
         }
-        if limits.max_turns.is_some_and(|max| run.turns >= max) {
-            let error = format!("the limit of {} turns is reached", run.turns);
+        if limits.max_turns.is_some_and(|max| run.summary.turns >= max) {
+            let error = format!("the limit of {} turns is reached", run.summary.turns);
             return Some(self.end(RunStatus::ErrorMaxTurns, vec![error], Closing::RunEnd));
         }
-        if run.totals.requests >= limits.max_model_calls {
-            let error = format!("the limit of {} model calls is reached", run.totals.requests);
+        if run.summary.totals.requests >= limits.max_model_calls {
+            let error = format!("the limit of {} model calls is reached", run.summary.totals.requests);
             return Some(self.end(RunStatus::ErrorMaxModelCalls, vec![error], Closing::RunEnd));
         }
         None

@@ -1,21 +1,11 @@
-//! A run as the log tells it: what it was asked for, what it used, and how it ended.
+//! A run as the log tells it: what it was asked for, what it has come to, and how it ended.
 
 use std::sync::Arc;
 
 use open_agent_model::{RunId, Seq, StopReason, Timestamp};
 use open_agent_session::{ModelDone, ModelFailed, ModelSettings, Notice, RunEnded, RunStarted};
 
-use crate::{Totals, Words};
-
-/// A call that the rules refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Denial {
-    /// The tool.
-    pub tool: String,
-    /// Why it was refused.
-    pub reason: String,
-}
+use crate::RunSummary;
 
 /// A run so far.
 #[derive(Clone, Debug)]
@@ -24,28 +14,16 @@ pub struct RunFold {
     pub started: RunStarted,
     /// The record that began it.
     pub seq: Seq,
-    /// When it began.
-    pub at: Timestamp,
-    /// When its last entry was written.
-    pub last_at: Timestamp,
+    /// What it has come to.
+    pub summary: RunSummary,
     /// The model that is asked now: that of the settings, or the fallback.
     pub model: Arc<str>,
     /// Whom requests ask, and how.
     pub settings: ModelSettings,
     /// Failed attempts at the request that is due.
     pub failures: u32,
-    /// Model answers.
-    pub turns: u32,
-    /// What all model requests used, failed ones too.
-    pub totals: Totals,
-    /// What the model said last.
-    pub words: Words,
-    /// Why the model stopped last.
-    pub stop: Option<StopReason>,
     /// What went otherwise than asked.
     pub notices: Vec<Notice>,
-    /// Calls that the rules refused.
-    pub denials: Vec<Denial>,
     /// How often a process ended while a request was due: so many answers may have been paid for that are not in the log.
     pub repeated: u32,
     /// As much of that was told.
@@ -66,17 +44,11 @@ impl RunFold {
         Self {
             started: started.clone(),
             seq,
-            at,
-            last_at: at,
+            summary: RunSummary::new(at),
             model: Arc::clone(&started.settings.model),
             settings: started.settings.clone(),
             failures: 0,
-            turns: 0,
-            totals: Totals::default(),
-            words: Words::default(),
-            stop: None,
             notices: Vec::new(),
-            denials: Vec::new(),
             repeated: 0,
             repeated_told: 0,
             ended: None,
@@ -102,10 +74,7 @@ impl RunFold {
     pub(super) fn on_answer(&mut self, done: &ModelDone) {
         let model = done.message.model.clone().unwrap_or_else(|| Arc::clone(&self.model));
         (self.failures, self.not_before) = (0, None);
-        self.totals.add(&model, (done.usage, done.cost, done.api_ms));
-        self.turns += 1;
-        self.words.say(&done.message, Some(&done.stop));
-        self.stop = Some(done.stop.clone());
+        self.summary.on_answer(&model, &done.message, &done.stop, (done.usage, done.cost, done.api_ms));
         let mut uses = done.message.tool_uses();
         let has_calls = done.message.tool_uses().next().is_some();
         let cut = uses.find_map(|u| u.broken.as_ref().filter(|b| b.cut)).map(|b| b.raw.clone());
@@ -122,10 +91,8 @@ impl RunFold {
     }
 
     pub(super) fn on_failure(&mut self, failed: &ModelFailed) {
-        self.totals.add(&failed.model, (failed.usage, failed.cost, failed.api_ms));
-        if let Some(partial) = &failed.partial {
-            self.words.say(partial, None);
-        }
+        let used = (failed.usage, failed.cost, failed.api_ms);
+        self.summary.on_failure(&failed.model, failed.partial.as_deref(), used);
         if let Some(retry) = &failed.retry {
             self.failures = retry.attempt;
             self.not_before = Some(retry.at);

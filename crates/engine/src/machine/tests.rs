@@ -16,6 +16,8 @@ use open_agent_session::{
 use super::*;
 use crate::RetryConfig;
 
+mod notices;
+
 /// Applies entries and numbers them.
 #[derive(Clone, Default)]
 struct Script {
@@ -449,7 +451,7 @@ fn a_refused_call_has_a_result_and_counts_as_a_denial_unless_it_was_impossible()
     let entries = recorded(s.machine.next());
     assert_eq!(closing(&entries), [(id(0, 0), Outcome::Refused), (id(0, 1), Outcome::Error)]);
     assert_eq!(s.settle(), CALL_MODEL);
-    let denials = &s.machine.run().unwrap().denials;
+    let denials = &s.machine.run().unwrap().summary.denials;
     assert_eq!((denials.len(), denials[0].reason.as_str()), (1, "because"));
 }
 

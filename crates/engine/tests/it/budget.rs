@@ -44,9 +44,9 @@ async fn a_provider_that_counts_nothing_does_not_blind_the_budget() {
     assert!(world.model.requests().len() < 100, "{}", world.model.requests().len());
     let run = driver.machine().run().unwrap();
     assert!(
-        run.totals.cost.unwrap() > Cost::from_usd("0.005").unwrap(),
+        run.summary.totals.cost.unwrap() > Cost::from_usd("0.005").unwrap(),
         "an estimate, not 0: {:?}",
-        run.totals.cost
+        run.summary.totals.cost
     );
     assert_eq!(run.notices.iter().filter(|n| n.kind == NoticeKind::UsageMissing).count(), 1);
 }
@@ -68,7 +68,7 @@ async fn what_came_before_a_break_is_paid_for_though_the_count_comes_last() {
     let breaks = Reply::text(&"word ".repeat(600)).then_fails(ProviderErrorKind::Server, "gone");
     let world = World::new(Scripted::new([breaks]));
     let (driver, _) = world.run(RunLimits::default()).await;
-    let cost = driver.machine().run().unwrap().totals.cost;
+    let cost = driver.machine().run().unwrap().summary.totals.cost;
     assert!(cost > Cost::from_usd("0.015"), "1,000 tokens at 15 dollars for a million: {cost:?}");
 }
 
@@ -79,7 +79,7 @@ async fn h_cst_02_without_price_and_count_the_cost_is_not_known() {
     let spec = spec("go", RunLimits::default());
     driver.begin(open_agent_engine::RunSpec { settings: settings("nobody-knows-me"), ..spec }).await.unwrap();
     finish(&mut driver).await;
-    assert_eq!(driver.machine().run().unwrap().totals.cost, None);
+    assert_eq!(driver.machine().run().unwrap().summary.totals.cost, None);
 }
 
 #[tokio::test]
@@ -281,7 +281,7 @@ async fn an_interrupt_ends_the_wait_and_makes_no_request() {
         now(run.as_mut()).await.expect("it still waits").unwrap();
     }
     let run = driver.machine().run().unwrap();
-    assert_eq!((status(run), run.totals.requests), (RunStatus::Cancelled, 0));
+    assert_eq!((status(run), run.summary.totals.requests), (RunStatus::Cancelled, 0));
     drop(other);
     assert_eq!(shared.left(), Some(usd("0.4")), "nothing is left in the queue that could be granted");
 }

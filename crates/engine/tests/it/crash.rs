@@ -143,7 +143,7 @@ fn h_ses_03_killed_at_many_moments_nothing_is_lost_and_nothing_unsafe_runs_twice
         records.iter().for_each(|r| machine.apply(r));
         let run = machine.run().unwrap();
         assert_eq!(run.ended.as_ref().unwrap().status, RunStatus::Success);
-        assert_eq!(run.words.text(), "all done");
+        assert_eq!(run.summary.words.text(), "all done");
         let text = std::fs::read_to_string(dir.path().join("effects")).unwrap();
         let mut effects: HashMap<&str, u32> = HashMap::new();
         text.lines().for_each(|call| *effects.entry(call).or_default() += 1);

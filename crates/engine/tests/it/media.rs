@@ -31,7 +31,7 @@ async fn h_red_01_a_refused_picture_is_taken_out_and_the_request_made_once_more(
     let world = World::new(model);
     let (mut driver, events) = world.run(RunLimits::default()).await;
     let run = driver.machine().run().unwrap();
-    assert_eq!((run.ended.as_ref().unwrap().status, run.words.text()), (RunStatus::Success, "seen"));
+    assert_eq!((run.ended.as_ref().unwrap().status, run.summary.words.text()), (RunStatus::Success, "seen"));
     assert_eq!(run.notices.iter().filter(|n| n.kind == NoticeKind::MediaWithheld).count(), 1);
     let told = |e: &AgentEvent| matches!(e, AgentEvent::Notice(n) if n.text.contains("image exceeds 5 MB"));
     assert!(events.iter().any(|e| told(&e.event)));
@@ -62,7 +62,7 @@ async fn h_red_01_what_was_accepted_is_kept_until_it_is_refused_as_well() {
     ]);
     let world = World::new(model);
     let (driver, _) = world.run(RunLimits::default()).await;
-    assert_eq!(driver.machine().run().unwrap().words.text(), "blind");
+    assert_eq!(driver.machine().run().unwrap().summary.words.text(), "blind");
     let sent: Vec<usize> = world.model.requests().iter().map(pictures).collect();
     assert_eq!(sent, [0, 1, 2, 1, 0], "the newest first, then all");
 }
@@ -88,7 +88,7 @@ async fn h_red_01_a_new_picture_is_suspected_whatever_the_refusal_says() {
         let world =
             World::new(Scripted::new([Reply::call("picture", "{}"), vague(), Reply::text("seen"), vague()]));
         let (mut driver, _) = world.run(RunLimits::default()).await;
-        assert_eq!(driver.machine().run().unwrap().words.text(), "seen", "{said}");
+        assert_eq!(driver.machine().run().unwrap().summary.words.text(), "seen", "{said}");
         driver.begin(spec("again", RunLimits::default())).await.unwrap();
         finish(&mut driver).await;
         assert_eq!(world.model.requests().len(), 4, "without pictures, a refusal is one");

@@ -30,10 +30,13 @@ async fn a_prompt_runs_tools_until_the_model_is_done() {
     let (driver, _) = world.run(RunLimits::default()).await;
     let run = driver.machine().run().unwrap();
     assert_eq!(status(run), RunStatus::Success);
-    assert_eq!((run.turns, run.totals.requests, run.words.text()), (2, 2, "It says 1."));
-    assert_eq!((run.totals.usage.input_tokens, run.totals.usage.output_tokens), (250, 15));
+    assert_eq!(
+        (run.summary.turns, run.summary.totals.requests, run.summary.words.text()),
+        (2, 2, "It says 1.")
+    );
+    assert_eq!((run.summary.totals.usage.input_tokens, run.summary.totals.usage.output_tokens), (250, 15));
     // 250 × 3 + 15 × 15 dollars for a million.
-    assert_eq!(run.totals.cost, Cost::from_usd("0.000975"));
+    assert_eq!(run.summary.totals.cost, Cost::from_usd("0.000975"));
     assert_eq!(newest_results(&world.model.requests()[1]), ["read 1"]);
     assert_eq!(driver.machine().transcript().messages().len(), 4);
 }
@@ -96,7 +99,10 @@ async fn limits_strike_before_the_next_request_and_keep_what_exists() {
     let world = World::new(endless());
     let (driver, _) = world.run(RunLimits { max_turns: Some(3), ..RunLimits::default() }).await;
     let run = driver.machine().run().unwrap();
-    assert_eq!((status(run), run.turns, run.words.text()), (RunStatus::ErrorMaxTurns, 3, "step "));
+    assert_eq!(
+        (status(run), run.summary.turns, run.summary.words.text()),
+        (RunStatus::ErrorMaxTurns, 3, "step ")
+    );
     assert_eq!(world.model.requests().len(), 3);
 
     let world = World::new(endless());
@@ -204,7 +210,7 @@ async fn an_answer_that_goes_on_is_one_answer() {
         ..Options::default()
     };
     let (driver, _) = World::with(Scripted::new(script), options).run(RunLimits::default()).await;
-    assert_eq!(driver.machine().run().unwrap().words.text(), "first, second, third.");
+    assert_eq!(driver.machine().run().unwrap().summary.words.text(), "first, second, third.");
 }
 
 #[tokio::test]
@@ -224,7 +230,7 @@ async fn h_prv_01_h_prv_02_finish_reasons() {
     let world = World::new(Scripted::new([odd]));
     let (driver, _) = world.run(RunLimits::default()).await;
     let run = driver.machine().run().unwrap();
-    assert_eq!(run.stop, Some(StopReason::Other("vibes".into())));
+    assert_eq!(run.summary.stop, Some(StopReason::Other("vibes".into())));
     assert_eq!(world.model.requests().len(), 1);
 }
 
@@ -252,7 +258,7 @@ async fn a_failed_request_ends_the_run_and_the_next_prompt_works() {
     let world = World::new(Scripted::new([broken, Reply::text("fine")]));
     let (mut driver, _) = world.run(RunLimits::default()).await;
     let run = driver.machine().run().unwrap();
-    assert_eq!((status(run), run.words.text()), (RunStatus::ErrorDuringExecution, "half an "));
+    assert_eq!((status(run), run.summary.words.text()), (RunStatus::ErrorDuringExecution, "half an "));
     assert_eq!(run.ended.as_ref().unwrap().errors, ["it broke"]);
     driver.begin(spec("again", RunLimits::default())).await.unwrap();
     finish(&mut driver).await;
@@ -301,7 +307,7 @@ async fn h_int_01_a_stalled_request_is_interrupted_at_once_and_its_text_kept() {
     });
     assert!(began.elapsed().as_millis() < 500);
     let run = driver.machine().run().unwrap();
-    assert_eq!((status(run), run.words.text()), (RunStatus::Cancelled, "so far"));
+    assert_eq!((status(run), run.summary.words.text()), (RunStatus::Cancelled, "so far"));
     assert!(run.ended.as_ref().unwrap().errors.is_empty(), "an interrupt is no error");
     driver.begin(spec("again", RunLimits::default())).await.unwrap();
     finish(&mut driver).await;
@@ -467,7 +473,10 @@ async fn h_ret_01_twelve_overloads_then_success_and_each_wait_is_an_event() {
     let world = World::with(model, retrying(12));
     let (driver, events) = world.run(RunLimits::default()).await;
     let run = driver.machine().run().unwrap();
-    assert_eq!((status(run), run.words.text(), run.totals.requests), (RunStatus::Success, "whole", 13));
+    assert_eq!(
+        (status(run), run.summary.words.text(), run.summary.totals.requests),
+        (RunStatus::Success, "whole", 13)
+    );
     let waits: Vec<u64> = events
         .iter()
         .filter_map(|e| match &e.event {

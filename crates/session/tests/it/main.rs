@@ -6,6 +6,7 @@ mod blobs;
 mod claims;
 mod damage;
 mod fixture;
+mod older;
 mod stores;
 
 use std::sync::Arc;

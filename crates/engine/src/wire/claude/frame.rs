@@ -13,7 +13,7 @@ use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use uuid::Uuid;
 
-use super::Denial;
+use crate::Denial;
 use crate::ModelUse;
 
 /// A list of what does not exist yet.
@@ -232,7 +232,7 @@ pub(super) struct RunResult<'a> {
     pub usage: ApiUsage,
     #[serde(rename = "modelUsage")]
     pub model_usage: ModelUsage<'a>,
-    pub permission_denials: &'a [Denial],
+    pub permission_denials: Vec<PermissionDenial<'a>>,
     pub terminal_reason: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub errors: Option<&'a Vec<String>>,
@@ -304,5 +304,18 @@ impl Serialize for ModelUsage<'_> {
             map.serialize_entry(&**model, &one)?;
         }
         map.end()
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct PermissionDenial<'a> {
+    tool_name: &'a str,
+    tool_use_id: &'a ToolUseId,
+    tool_input: &'a RawJson,
+}
+
+impl<'a> From<&'a Denial> for PermissionDenial<'a> {
+    fn from(denial: &'a Denial) -> Self {
+        Self { tool_name: &denial.tool, tool_use_id: &denial.tool_use_id, tool_input: &denial.input }
     }
 }

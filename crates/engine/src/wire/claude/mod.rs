@@ -11,16 +11,16 @@ use std::collections::hash_map::Entry;
 use std::path::PathBuf;
 
 use open_agent_model::{
-    BackgroundKind, BackgroundOutcome, BackgroundWork, CallId, Cost, Decision, Layer, Message, Open,
-    ProviderErrorKind, QueueId, RawJson, RunStatus, SessionId, StopReason, Timestamp, ToolUseId, Usage,
+    BackgroundKind, BackgroundOutcome, BackgroundWork, CallId, Cost, Layer, Message, Open, ProviderErrorKind,
+    QueueId, RunStatus, SessionId, StopReason, Timestamp, ToolUseId, Usage,
 };
 use open_agent_session::Origin;
 use serde::Serialize;
 use uuid::Uuid;
 
 use crate::{
-    AgentEvent, AssistantMessage, BackgroundEnded, Envelope, ModelFailed, RunEnded, RunStarted, ToolFinished,
-    ToolProgress, ToolRuled, Totals, Words,
+    AgentEvent, AssistantMessage, BackgroundEnded, Envelope, ModelFailed, RunEnded, RunStarted, RunSummary,
+    ToolFinished, ToolProgress, ToolRuled,
 };
 use block::{api_blocks, api_result};
 use stream::Streamed;
@@ -55,24 +55,14 @@ pub struct ClaudeFrames {
     setup: ClaudeSetup,
     session: SessionId,
     ids: FrameIds,
-    run: RunSeen,
+    run: RunSummary,
+    /// Whether a run has begun: before, `run` knows no time.
+    has_begun: bool,
+    doing: Doing,
     calls: HashMap<CallId, CallSeen>,
     streamed: Option<Streamed>,
     /// The last run has its `result` frame.
     closed: bool,
-}
-
-/// What a run's `result` sums up.
-#[derive(Default)]
-struct RunSeen {
-    started: Option<Timestamp>,
-    last: Timestamp,
-    turns: u32,
-    totals: Totals,
-    denials: Vec<Denial>,
-    words: Words,
-    stop: Option<StopReason>,
-    doing: Doing,
 }
 
 /// What a run did last: it tells how it came to its end.
@@ -82,13 +72,6 @@ enum Doing {
     Asking,
     Calling,
     Failing,
-}
-
-#[derive(Serialize)]
-struct Denial {
-    tool_name: String,
-    tool_use_id: ToolUseId,
-    tool_input: RawJson,
 }
 
 struct CallSeen {
@@ -106,7 +89,9 @@ impl ClaudeFrames {
             setup,
             session,
             ids,
-            run: RunSeen::default(),
+            run: RunSummary::default(),
+            has_begun: false,
+            doing: Doing::default(),
             calls: HashMap::new(),
             streamed: None,
             closed: false,
@@ -170,11 +155,11 @@ impl ClaudeFrames {
                 self.line(Detail::Messages, &frame, out);
             }
             AgentEvent::RunEnded(ended) => {
-                self.run.last = event.at;
+                self.run.last_at = event.at;
                 self.result(seq, ended, out);
             }
         }
-        self.run.last = event.at;
+        self.run.last_at = event.at;
     }
 
     /// The `result` of a run that has none because it could not end by itself, or waits for an answer.
@@ -186,7 +171,7 @@ impl ClaudeFrames {
     }
 
     fn run_started(&mut self, event: &Envelope, started: &RunStarted, out: &mut Vec<u8>) {
-        self.run = RunSeen { started: Some(event.at), ..RunSeen::default() };
+        (self.run, self.has_begun, self.doing) = (RunSummary::new(event.at), true, Doing::default());
         self.closed = false;
         self.calls.clear();
         self.streamed = None;
@@ -216,12 +201,9 @@ impl ClaudeFrames {
 
     fn answered(&mut self, event: &Envelope, answer: &AssistantMessage, out: &mut Vec<u8>) {
         let model = answer.message.model.clone().unwrap_or_default();
-        self.run.totals.add(&model, (answer.usage, answer.cost, answer.api_ms));
-        self.run.turns += 1;
-        self.run.words.say(&answer.message, Some(&answer.stop));
-        self.run.stop = Some(answer.stop.clone());
-        self.run.doing =
-            if answer.message.tool_uses().next().is_some() { Doing::Calling } else { Doing::Asking };
+        let used = (answer.usage, answer.cost, answer.api_ms);
+        self.run.on_answer(&model, &answer.message, &answer.stop, used);
+        self.doing = if answer.message.tool_uses().next().is_some() { Doing::Calling } else { Doing::Asking };
         let id = self.ids.message(answer.vendor_id.as_deref(), event.turn);
         self.stop_blocks(out);
         let model = answer.answered_by.as_deref().unwrap_or(&model);
@@ -231,7 +213,8 @@ impl ClaudeFrames {
     }
 
     fn failed(&mut self, event: &Envelope, failed: &ModelFailed, out: &mut Vec<u8>) {
-        self.run.totals.add(&failed.model, (failed.usage, failed.cost, failed.api_ms));
+        let used = (failed.usage, failed.cost, failed.api_ms);
+        self.run.on_failure(&failed.model, failed.partial.as_deref(), used);
         self.stop_blocks(out);
         let streamed = self.streamed.take();
         if let Some(retry) = &failed.retry {
@@ -250,12 +233,11 @@ impl ClaudeFrames {
         }
         let id = streamed.map_or_else(|| self.ids.message(None, event.turn), |s| s.message_id);
         if let Some(partial) = &failed.partial {
-            self.run.words.say(partial, None);
             let extra = frame::Extra { aborted: true, ..frame::Extra::default() };
             let said = Said { message: partial, id: &id, usage: &failed.usage, model: &failed.model };
             self.assistant(event, said, extra, out);
         }
-        self.run.doing = if failed.error.is_some() { Doing::Failing } else { Doing::Asking };
+        self.doing = if failed.error.is_some() { Doing::Failing } else { Doing::Asking };
         let Some(error) = &failed.error else { return };
         let text = format!("API Error: {}", error.message);
         let frame = frame::Spoken {
@@ -312,15 +294,10 @@ impl ClaudeFrames {
     fn ruled(&mut self, event: &Envelope, ruled: &ToolRuled, out: &mut Vec<u8>) {
         let seen = CallSeen { id: ruled.tool_use_id.clone(), tool: ruled.tool.clone(), at: event.at };
         self.calls.insert(ruled.call, seen);
-        // An unknown tool or unreadable input was not denied by anybody: its result says what is wrong.
-        if ruled.ruling.decision == Decision::Allow || ruled.ruling.layer == Layer::Call {
+        self.run.on_ruled((&ruled.tool, &ruled.tool_use_id, &ruled.input), &ruled.ruling);
+        if !ruled.ruling.is_denial() {
             return;
         }
-        self.run.denials.push(Denial {
-            tool_name: ruled.tool.clone(),
-            tool_use_id: ruled.tool_use_id.clone(),
-            tool_input: ruled.input.clone(),
-        });
         let mut frame = self.system("permission_denied", event.seq.map_or(0, |seq| seq.0));
         frame.tool_name = Some(&ruled.tool);
         frame.tool_use_id = Some(&ruled.tool_use_id);
@@ -424,9 +401,7 @@ impl ClaudeFrames {
             kind: "result",
             subtype: ended.status.as_str(),
             is_error: !ended.status.is_success(),
-            duration_ms: run
-                .started
-                .map_or(0, |at| u64::try_from(run.last.0.saturating_sub(at.0)).unwrap_or_default()),
+            duration_ms: if self.has_begun { run.duration_ms() } else { 0 },
             duration_api_ms: run.totals.api_ms,
             num_turns: run.turns,
             result: run.words.text(),
@@ -435,8 +410,8 @@ impl ClaudeFrames {
             total_cost_usd: run.totals.cost.map(Cost::usd),
             usage: frame::ApiUsage::from(&run.totals.usage),
             model_usage: frame::ModelUsage(&run.totals.by_model),
-            permission_denials: &run.denials,
-            terminal_reason: run.terminal_reason(ended.status),
+            permission_denials: run.denials.iter().map(frame::PermissionDenial::from).collect(),
+            terminal_reason: self.doing.terminal_reason(ended.status),
             errors: (!ended.status.is_success()).then_some(&ended.errors),
             num_model_calls: run.totals.requests,
             uuid: self.ids.durable(seq, 0),
@@ -494,18 +469,19 @@ fn escape_line_ends(out: &mut Vec<u8>, from: usize) {
     }
 }
 
-impl RunSeen {
-    fn terminal_reason(&self, status: RunStatus) -> &'static str {
-        match (status, self.doing) {
+impl Doing {
+    /// The reason of a run that ended with this status.
+    fn terminal_reason(self, status: RunStatus) -> &'static str {
+        match (status, self) {
             (RunStatus::Success, _) => "completed",
             (RunStatus::ErrorMaxTurns, _) => "max_turns",
             (RunStatus::ErrorMaxBudgetUsd, _) => "max_budget",
             (RunStatus::ErrorMaxModelCalls, _) => "max_model_calls",
-            (RunStatus::Cancelled, Doing::Calling) => "aborted_tools",
+            (RunStatus::Cancelled, Self::Calling) => "aborted_tools",
             (RunStatus::Cancelled, _) => "aborted_streaming",
             (RunStatus::Refusal, _) => "refusal",
             (RunStatus::Waiting, _) => "waiting",
-            (_, Doing::Failing) => "model_error",
+            (_, Self::Failing) => "model_error",
             _ => "error",
         }
     }
