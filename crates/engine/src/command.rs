@@ -42,13 +42,13 @@ pub struct Receipt {
 
 /// The sending end of a run's mailbox. Clones send to the same run.
 #[derive(Clone, Debug)]
-pub struct Mailbox(mpsc::Sender<Letter>);
+pub struct Mailbox(mpsc::Sender<Box<Letter>>);
 
 /// The driver's end of the mailbox.
 #[derive(Debug)]
-pub struct Inbox(mpsc::Receiver<Letter>);
+pub struct Inbox(mpsc::Receiver<Box<Letter>>);
 
-/// A command and the way back to whoever sent it.
+/// A command and the way back to whoever sent it. Boxed in the mailbox, which has room for some dozens from the beginning.
 #[derive(Debug)]
 pub(crate) struct Letter {
     pub(crate) command: Command,
@@ -70,14 +70,14 @@ impl Mailbox {
     /// Returns [`EngineError::NoRun`] if the run has ended, and otherwise why the command was not accepted.
     pub async fn send(&self, command: Command) -> Result<Receipt, EngineError> {
         let (receipt, received) = oneshot::channel();
-        let letter = Letter { command, receipt: Some(receipt) };
+        let letter = Box::new(Letter { command, receipt: Some(receipt) });
         self.0.send(letter).await.map_err(|_| EngineError::NoRun)?;
         received.await.unwrap_or(Err(EngineError::NoRun))
     }
 
     /// Sends a command without waiting for its receipt. Returns false if the run has ended or the mailbox is full.
     pub fn post(&self, command: Command) -> bool {
-        self.0.try_send(Letter { command, receipt: None }).is_ok()
+        self.0.try_send(Box::new(Letter { command, receipt: None })).is_ok()
     }
 }
 
@@ -85,14 +85,14 @@ impl Inbox {
     /// Returns the next command; never, once nobody can send any more.
     pub(crate) async fn next(&mut self) -> Letter {
         match self.0.recv().await {
-            Some(letter) => letter,
+            Some(letter) => *letter,
             None => std::future::pending().await,
         }
     }
 
     /// Returns a command that waits already.
     pub(crate) fn try_next(&mut self) -> Option<Letter> {
-        self.0.try_recv().ok()
+        self.0.try_recv().ok().map(|letter| *letter)
     }
 
     /// Takes no further commands; those that wait can still be read.

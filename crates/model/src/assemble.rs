@@ -177,6 +177,8 @@ impl Assembler {
         if cut && let Some(Block::ToolUse(last)) = content.last_mut() {
             distrust(last);
         }
+        // It was made in the place of the assembler's blocks, and is kept as long as the session.
+        content.shrink_to_fit();
         let Self { stop_sequence, usage, id, model, .. } = self;
         Ok(Assembled { content, stop, stop_sequence, usage, id, model })
     }

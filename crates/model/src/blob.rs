@@ -163,8 +163,8 @@ impl fmt::Debug for Blob {
 /// In JSON it is a string, or an object with the blob's `id` and `bytes`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResultText {
-    /// Here.
-    Inline(String),
+    /// Here. Clones share it: a result stands in the log, in the conversation and in events.
+    Inline(Arc<str>),
     /// In a blob, as UTF-8. Derefs to an empty text as long as the content is not known.
     Blob(Blob),
 }
@@ -196,7 +196,7 @@ impl fmt::Display for ResultText {
 
 impl<T: Into<String>> From<T> for ResultText {
     fn from(text: T) -> Self {
-        Self::Inline(text.into())
+        Self::Inline(text.into().into())
     }
 }
 
@@ -220,11 +220,7 @@ impl<'de> Deserialize<'de> for ResultText {
             }
 
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<ResultText, E> {
-                Ok(ResultText::Inline(text.to_owned()))
-            }
-
-            fn visit_string<E: serde::de::Error>(self, text: String) -> Result<ResultText, E> {
-                Ok(ResultText::Inline(text))
+                Ok(ResultText::Inline(text.into()))
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ResultText, A::Error> {

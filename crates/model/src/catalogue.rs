@@ -6,7 +6,7 @@
 //! that is known. A family may have an alias, which stands for its newest model, so that a new row moves it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::{Cost, Effort, ModelInfo, Price, ThinkingKinds};
 
@@ -36,9 +36,19 @@ enum Column {
     Alias,
 }
 
-/// A line of the table.
+const COLUMNS: usize = Column::Alias as usize + 1;
+
+/// The rows of the table, of which only names and aliases are read at first: a run needs the rest of one or two.
+static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| TABLE.lines().skip(1).map(Row::new).collect());
+
+/// A row of the table.
 #[derive(Clone, Copy)]
-struct Row<'a>(&'a str);
+struct Row {
+    name: &'static str,
+    /// The alias of a family; empty if it has none, and for the row of one model.
+    alias: &'static str,
+    line: &'static str,
+}
 
 /// The built-in table and what a user added to it. A clone shares what was added so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,16 +70,14 @@ impl Catalogue {
         if self.registered.contains_key(name) {
             return name;
         }
-        let family = families().find(|row| row.cell(Column::Alias) == name && !name.is_empty());
+        let family = families().find(|row| row.alias == name && !name.is_empty());
         family.and_then(|row| newest(self.names(), row.prefix()?)).unwrap_or(name)
     }
 
     /// All aliases with the models that they stand for.
     pub fn aliases(&self) -> impl Iterator<Item = (&str, &str)> {
-        families().filter(|row| !row.cell(Column::Alias).is_empty()).filter_map(|row| {
-            let newest = newest(self.names(), row.prefix()?)?;
-            Some((row.cell(Column::Alias), newest))
-        })
+        let named = families().filter(|row| !row.alias.is_empty());
+        named.filter_map(|row| Some((row.alias, newest(self.names(), row.prefix()?)?)))
     }
 
     /// What is known about `name`, which may be an alias. A vendor's prefix (`anthropic/`) and a date (`-20250929`) do
@@ -79,17 +87,11 @@ impl Catalogue {
         let name = self.resolve(name);
         let base = name.rsplit('/').next().unwrap_or(name);
         let spellings = [Some(name), Some(base), without_date(base)];
-        let known = spellings.into_iter().flatten().find_map(|name| {
-            let row = model_row(name);
-            match (self.registered.get(name).cloned(), row) {
-                (Some(registered), Some(row)) => Some(registered.or(row)),
-                (registered, row) => registered.or(row),
-            }
-        });
-        match (known, family(base)) {
-            (Some(known), Some(family)) => Some(known.or(family)),
-            (known, family) => known.or(family),
-        }
+        let known = spellings
+            .into_iter()
+            .flatten()
+            .find_map(|name| or(self.registered.get(name).cloned(), model_row(name)));
+        or(known, family(base))
     }
 
     /// What is known about `name`, be it nothing.
@@ -104,42 +106,42 @@ impl Catalogue {
     }
 
     fn names(&self) -> impl Iterator<Item = &str> {
-        let is_own = |name: &&String| models().all(|row| row.cell(Column::Name) != name.as_str());
+        let is_own = |name: &&String| models().all(|row| row.name != name.as_str());
         let registered = self.registered.keys().filter(is_own);
-        models().map(|row| row.cell(Column::Name)).chain(registered.map(String::as_str))
+        models().map(|row| row.name).chain(registered.map(String::as_str))
     }
 }
 
-fn rows() -> impl Iterator<Item = Row<'static>> {
-    TABLE.lines().skip(1).map(Row)
-}
-
 /// The rows of families, which come first in the table.
-fn families() -> impl Iterator<Item = Row<'static>> {
-    rows().take_while(|row| row.prefix().is_some())
+fn families() -> impl Iterator<Item = Row> {
+    ROWS.iter().copied().take_while(|row| row.prefix().is_some())
 }
 
-fn models() -> impl Iterator<Item = Row<'static>> {
-    rows().skip_while(|row| row.prefix().is_some())
+fn models() -> impl Iterator<Item = Row> {
+    ROWS.iter().copied().skip_while(|row| row.prefix().is_some())
 }
 
-/// The model's own row. Scanned, not indexed: a run looks up one or two models, and an index would be built at every
-/// start.
+/// Returns what is known of a model, what only `other` knows included.
+fn or(known: Option<ModelInfo>, other: Option<ModelInfo>) -> Option<ModelInfo> {
+    match (known, other) {
+        (Some(known), Some(other)) => Some(known.or(other)),
+        (known, other) => known.or(other),
+    }
+}
+
+/// The model's own row, with what its families say.
 fn model_row(name: &str) -> Option<ModelInfo> {
-    let row = models().find(|row| row.cell(Column::Name) == name)?;
-    let known = row.info(name);
-    let known = match family(name) {
-        Some(family) => known.or(family),
-        None => known,
-    };
+    let row = models().find(|row| row.name == name)?;
+    let known = or(Some(row.info(name)), family(name))?;
     // Nothing says in which ways this model can be asked to think, only that it does.
-    let thinking = known.thinking.or((row.cell(Column::Reasoning) == "1").then_some(ThinkingKinds::ALL));
+    let reasons = || row.cells().get(Column::Reasoning) == "1";
+    let thinking = known.thinking.or_else(|| reasons().then_some(ThinkingKinds::ALL));
     Some(ModelInfo { thinking, ..known })
 }
 
 /// What the families say about a model: of each cell the one with the longest prefix counts.
 fn family(name: &str) -> Option<ModelInfo> {
-    let mut fitting: Vec<(usize, Row<'_>)> = families()
+    let mut fitting: Vec<(usize, Row)> = families()
         .filter_map(|row| row.prefix().filter(|prefix| name.starts_with(prefix)).map(|p| (p.len(), row)))
         .collect();
     fitting.sort_by_key(|(length, _)| std::cmp::Reverse(*length));
@@ -162,18 +164,53 @@ fn without_date(name: &str) -> Option<&str> {
     (date.len() == 8 && date.bytes().all(|b| b.is_ascii_digit())).then_some(base)
 }
 
-impl<'a> Row<'a> {
-    fn cell(self, column: Column) -> &'a str {
-        self.0.split(',').nth(column as usize).unwrap_or_default()
+/// Takes the first cell off a line. A loop over bytes, as a search for so short a piece costs more than it saves.
+fn next_cell(line: &mut &'static str) -> &'static str {
+    let end = line.bytes().position(|byte| byte == b',').unwrap_or(line.len());
+    let cell = &line[..end];
+    *line = line.get(end + 1..).unwrap_or_default();
+    cell
+}
+
+impl Row {
+    fn new(line: &'static str) -> Self {
+        let mut rest = line;
+        for _ in 0..Column::Name as usize {
+            next_cell(&mut rest);
+        }
+        let name = next_cell(&mut rest);
+        let row = Self { name, alias: "", line };
+        match row.prefix() {
+            Some(_) => Self { alias: row.cells().get(Column::Alias), ..row },
+            None => row,
+        }
     }
 
     /// How the names of a family begin; `None` for the row of one model.
-    fn prefix(self) -> Option<&'a str> {
-        self.cell(Column::Name).strip_suffix('*')
+    fn prefix(self) -> Option<&'static str> {
+        self.name.strip_suffix('*')
+    }
+
+    fn cells(self) -> Cells {
+        let mut rest = self.line;
+        Cells(std::array::from_fn(|_| next_cell(&mut rest)))
     }
 
     fn info(self, name: &str) -> ModelInfo {
-        let flag = |column| match self.cell(column) {
+        self.cells().info(name)
+    }
+}
+
+/// The cells of a row; those that the line leaves out at its end are empty.
+struct Cells([&'static str; COLUMNS]);
+
+impl Cells {
+    fn get(&self, column: Column) -> &'static str {
+        self.0[column as usize]
+    }
+
+    fn info(&self, name: &str) -> ModelInfo {
+        let flag = |column| match self.get(column) {
             "1" => Some(true),
             "0" => Some(false),
             _ => None,
@@ -181,10 +218,10 @@ impl<'a> Row<'a> {
         let reasons = flag(Column::Reasoning);
         ModelInfo {
             name: name.to_owned(),
-            vendor: self.cell(Column::Vendor).to_owned(),
+            vendor: self.get(Column::Vendor).to_owned(),
             price: self.price(),
-            context_tokens: self.cell(Column::Context).parse().ok(),
-            max_output_tokens: self.cell(Column::MaxOutput).parse().ok(),
+            context_tokens: self.get(Column::Context).parse().ok(),
+            max_output_tokens: self.get(Column::MaxOutput).parse().ok(),
             thinking: self.thinking(reasons),
             efforts: self.efforts(reasons),
             vision: flag(Column::Vision),
@@ -193,10 +230,10 @@ impl<'a> Row<'a> {
         }
     }
 
-    fn price(self) -> Option<Price> {
+    fn price(&self) -> Option<Price> {
         let (input, output) =
-            (Cost::from_usd(self.cell(Column::Input))?, Cost::from_usd(self.cell(Column::Output))?);
-        let or = |column, other: Cost| Cost::from_usd(self.cell(column)).unwrap_or(other);
+            (Cost::from_usd(self.get(Column::Input))?, Cost::from_usd(self.get(Column::Output))?);
+        let or = |column, other: Cost| Cost::from_usd(self.get(column)).unwrap_or(other);
         let cache_write_5m = or(Column::CacheWrite5m, input);
         let cache_write_1h = or(Column::CacheWrite1h, cache_write_5m);
         Some(Price {
@@ -209,11 +246,11 @@ impl<'a> Row<'a> {
     }
 
     /// A model of which only that it reasons is known leaves the kinds to its family.
-    fn thinking(self, reasons: Option<bool>) -> Option<ThinkingKinds> {
+    fn thinking(&self, reasons: Option<bool>) -> Option<ThinkingKinds> {
         if reasons == Some(false) {
             return Some(ThinkingKinds::NONE);
         }
-        match self.cell(Column::Thinking) {
+        match self.get(Column::Thinking) {
             "" => None,
             kinds => {
                 let has = |kind| kinds.split('+').any(|k| k == kind);
@@ -223,8 +260,8 @@ impl<'a> Row<'a> {
         }
     }
 
-    fn efforts(self, reasons: Option<bool>) -> Option<Vec<Effort>> {
-        let highest = match self.cell(Column::Effort) {
+    fn efforts(&self, reasons: Option<bool>) -> Option<Vec<Effort>> {
+        let highest = match self.get(Column::Effort) {
             _ if reasons == Some(false) => return Some(Vec::new()),
             "none" => return Some(Vec::new()),
             cell => cell.parse::<Effort>().ok()?,
@@ -246,28 +283,29 @@ mod tests {
         let all: Vec<_> = Catalogue::default().all().collect();
         assert_eq!(all.len() + families().count(), TABLE.lines().count() - 1);
         let priced = all.iter().filter(|m| m.price.is_some()).count();
-        let written = models().filter(|row| !row.cell(Column::Input).is_empty()).count();
+        let written = models().filter(|row| !row.cells().get(Column::Input).is_empty()).count();
         assert_eq!(priced, written);
         // The first of two rows would hide the second, and families are looked for at the top only.
         let names: std::collections::HashSet<&str> = all.iter().map(|m| &*m.name).collect();
         assert_eq!(names.len(), all.len());
         assert!(models().all(|row| row.prefix().is_none()));
         // A cell that cannot be read would silently count as empty.
-        for row in rows() {
-            let cell = |column| row.cell(column);
+        for row in ROWS.iter() {
+            let cells = row.cells();
+            let cell = |column| cells.get(column);
             assert!(
                 matches!(cell(Column::Thinking), "" | "budget" | "adaptive" | "adaptive+budget"),
                 "{}",
-                row.0
+                row.line
             );
-            assert!(matches!(cell(Column::Effort), "" | "none" | "high" | "max"), "{}", row.0);
+            assert!(matches!(cell(Column::Effort), "" | "none" | "high" | "max"), "{}", row.line);
             for flag in [Column::Reasoning, Column::Vision, Column::Pdf, Column::MediaInResults] {
-                assert!(matches!(cell(flag), "" | "0" | "1"), "{}", row.0);
+                assert!(matches!(cell(flag), "" | "0" | "1"), "{}", row.line);
             }
         }
         let header: Vec<&str> = TABLE.lines().next().unwrap().split(',').collect();
         assert_eq!((header[Column::Pdf as usize], header[Column::Alias as usize]), ("pdf", "alias"));
-        assert_eq!(header.len(), Column::Alias as usize + 1);
+        assert_eq!(header.len(), COLUMNS);
     }
 
     #[test]

@@ -170,7 +170,7 @@ impl ResultBlock {
     /// A text part.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
-        Self::Text { text: ResultText::Inline(text.into()) }
+        Self::Text { text: ResultText::from(text) }
     }
 }
 

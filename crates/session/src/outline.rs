@@ -120,8 +120,8 @@ impl Outlined {
     fn text(&mut self, text: &mut ResultText, new: &mut Bytes) {
         match text {
             ResultText::Inline(inline) if is_large_text(inline) => {
-                let content = Arc::from(inline.as_str());
-                let bytes = std::mem::take(inline).into_bytes();
+                let content = Arc::clone(inline);
+                let bytes = content.as_bytes().to_vec();
                 *text = ResultText::Blob(self.blob(bytes, Form::Text, &content, new));
             }
             ResultText::Blob(blob) => self.foreign(blob, |content| Some(content.as_bytes().to_vec()), new),

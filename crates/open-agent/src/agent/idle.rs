@@ -13,7 +13,7 @@ use super::{Inner, Task};
 impl Inner {
     /// Puts the driver in its place at the end of a run, tells of background work that has ended by now, and has the rest of
     /// it waited for.
-    pub(super) async fn leave(self: &Arc<Self>, mut driver: Driver, place: &mut Option<Driver>) {
+    pub(super) async fn leave(self: &Arc<Self>, mut driver: Box<Driver>, place: &mut Option<Box<Driver>>) {
         driver.set_sink(EventSink::of(&self.subscribers));
         // Before it is looked what has ended, so that no end is missed.
         let next_end = self.next_end();

@@ -41,7 +41,8 @@ struct Inner {
     wiring: Wiring,
     /// Made at the first prompt, since making an agent does no IO.
     live: OnceCell<Live>,
-    driver: AsyncMutex<Option<Driver>>,
+    /// Boxed: a run's future would hold several copies of what moves through it.
+    driver: AsyncMutex<Option<Box<Driver>>>,
     running: Mutex<Option<Running>>,
     refresh_prefix: AtomicBool,
     settings: watch::Sender<ModelSettings>,
@@ -527,21 +528,24 @@ impl Inner {
     /// Does the task and the runs that follow from it, then puts the driver in its place.
     async fn drive_all(
         self: &Arc<Self>,
-        mut driver: Driver,
-        place: &mut Option<Driver>,
+        mut driver: Box<Driver>,
+        place: &mut Option<Box<Driver>>,
         task: Task,
         Reach { _registered, inbox, sink, cancel }: Reach<'_>,
     ) -> Result<QueryResult, AgentError> {
         driver.set_sink(sink.clone());
         driver.set_cancel(cancel.clone());
         driver.set_inbox(inbox);
-        let mut result = self.drive(&mut driver, task).await;
-        // What was sent too late for that run starts the next one.
-        while result.is_ok() && driver.machine().has_next_run() && !self.closed.is_cancelled() {
-            let next = self.register(cancel.clone(), sink.clone());
-            driver.set_inbox(next.inbox);
-            result = self.drive(&mut driver, Task::Next).await;
-        }
+        let mut task = task;
+        let result = loop {
+            let result = self.drive(&mut driver, task).await;
+            // What was sent too late for that run starts the next one.
+            if result.is_err() || !driver.machine().has_next_run() || self.closed.is_cancelled() {
+                break result;
+            }
+            driver.set_inbox(self.reachable(cancel.clone(), sink.clone()));
+            task = Task::Next;
+        };
         // A run that could not begin has left its mailbox open: a message in it has to find another way.
         driver.refuse_inbox();
         if !matches!(result, Err(AgentError::Engine(EngineError::Store(_)))) {
@@ -552,7 +556,7 @@ impl Inner {
 
     /// Takes the driver out: one that panics, or whose log fails under it, is no good any more, and the next prompt opens
     /// the session anew. So does a prompt that finds that another process has gone on with the session since the last one.
-    async fn open(&self, place: &mut Option<Driver>) -> Result<Driver, AgentError> {
+    async fn open(&self, place: &mut Option<Box<Driver>>) -> Result<Box<Driver>, AgentError> {
         if self.closed.is_cancelled() {
             return Err(AgentError::Closed);
         }
@@ -567,7 +571,7 @@ impl Inner {
             }
         }
         let id = self.wiring.session_id.clone();
-        Ok(Driver::open(Arc::clone(&live.host), id, EventSink::none()).await?)
+        Ok(Box::new(Driver::open(Arc::clone(&live.host), id, EventSink::none()).await?))
     }
 
     async fn run_all<S>(
@@ -595,9 +599,15 @@ impl Inner {
 
     /// Makes the run that begins reachable from outside.
     fn register(&self, cancel: CancellationToken, sink: EventSink) -> Reach<'_> {
-        let (mailbox, inbox) = mailbox();
-        *self.running() = Some(Running { cancel: cancel.clone(), sink: sink.clone(), mailbox });
+        let inbox = self.reachable(cancel.clone(), sink.clone());
         Reach { _registered: Registered(self), inbox, sink, cancel }
+    }
+
+    /// Puts a mailbox for the run that begins where everybody finds it.
+    fn reachable(&self, cancel: CancellationToken, sink: EventSink) -> Inbox {
+        let (mailbox, inbox) = mailbox();
+        *self.running() = Some(Running { cancel, sink, mailbox });
+        inbox
     }
 
     /// Changes what the next request asks for, also in the run that goes on.
