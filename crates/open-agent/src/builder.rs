@@ -459,9 +459,9 @@ impl Wiring {
 
     fn request(&self) -> RequestOptions {
         let defaults = RequestOptions::default();
-        let most = self.catalogue.find(&self.model).and_then(|m| m.max_output_tokens);
         RequestOptions {
-            max_tokens: self.options.max_tokens.unwrap_or(defaults.max_tokens).min(most.unwrap_or(u64::MAX)),
+            // Each request is fitted to the model that it asks, which is not always the first one.
+            max_tokens: self.options.max_tokens.unwrap_or(defaults.max_tokens),
             temperature: self.options.temperature,
             stop_sequences: self.options.stop_sequences.clone(),
             tool_choice: self.options.tool_choice.clone(),

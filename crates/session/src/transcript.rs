@@ -92,6 +92,10 @@ impl Transcript {
     /// Takes the next record. Entries that say nothing to a model change nothing.
     pub fn apply(&mut self, record: &Stored) {
         self.seq = record.seq;
+        if let Some(call) = call_of(&record.entry) {
+            // Its answer may be in a record that is lost. No later call may have the same identity.
+            self.turns = self.turns.max(call.turn.saturating_add(1));
+        }
         match &record.entry {
             SessionEntry::RunStarted(started) => self.run = Some(started.run),
             SessionEntry::User(user) => {
@@ -294,5 +298,17 @@ impl Transcript {
             }
             _ => self.messages.push(message),
         }
+    }
+}
+
+/// Returns the call that a record is about.
+fn call_of(entry: &SessionEntry) -> Option<CallId> {
+    match entry {
+        SessionEntry::Ruled(ruled) => Some(ruled.call),
+        SessionEntry::Started { call } => Some(*call),
+        SessionEntry::Done(done) => Some(done.call),
+        SessionEntry::Asked { ask, .. } | SessionEntry::Answered { ask, .. } => ask.call,
+        SessionEntry::BackgroundStarted(work) => Some(work.call),
+        _ => None,
     }
 }

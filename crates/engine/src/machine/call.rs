@@ -140,8 +140,22 @@ impl Call {
         let words = why.words();
         let interrupted = why == Closing::Interrupt;
         let (outcome, text) = match &self.state {
-            CallState::Lost | CallState::Started if self.effect() == Effect::Unsafe => {
-                (Outcome::Lost, LOST.to_owned())
+            CallState::Lost if self.effect() == Effect::Unsafe => (Outcome::Lost, LOST.to_owned()),
+            // It did not stop in time and was left behind; its process goes on.
+            CallState::Started if self.effect() == Effect::Unsafe => {
+                let text = format!(
+                    "It had not ended when it was given up: {words}. Its outcome is unknown, and it may still be running: \
+                     check what it did before you repeat it."
+                );
+                (Outcome::Lost, text)
+            }
+            // It ran until its process ended, or until it put a question, and was ruled again after that.
+            CallState::Refused(_, reason) if self.has_begun => {
+                let text = format!(
+                    "It had begun before, and its outcome is unknown: check what it did before you repeat it. It does not \
+                     go on: {reason}"
+                );
+                (Outcome::Lost, text)
             }
             CallState::Refused(outcome, reason) => (*outcome, reason.clone()),
             CallState::Waiting(..) => {

@@ -16,6 +16,7 @@ use open_agent_session::{
 use super::*;
 use crate::RetryConfig;
 
+mod lost;
 mod notices;
 
 /// Applies entries and numbers them.
