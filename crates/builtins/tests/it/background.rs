@@ -202,12 +202,18 @@ impl End {
     }
 }
 
+/// A command of the table, which sleeps for a time that no other test run has: another one may go on beside this.
+fn of_this_run(command: &str) -> String {
+    command.replace("302.7", &format!("302.{}", std::process::id()))
+}
+
 /// What runs of this world, and anything that sleeps for the time that only this table has.
 fn sleepers(w: &World) -> Vec<String> {
     let mut all = w.processes();
+    let sleeping = of_this_run("sleep\x00302.7\0");
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        if line == b"sleep\x00302.7\0" {
+        if line == sleeping.as_bytes() {
             all.push(entry.path().display().to_string());
         }
     }
@@ -218,8 +224,8 @@ fn sleepers(w: &World) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn awkward_commands_can_be_looked_after_and_leave_nothing() {
     for (command, expect) in AWKWARD {
-        let w = World::new();
-        let started = w.start(command, 60_000).await;
+        let (w, command) = (World::new(), of_this_run(command));
+        let started = w.start(&command, 60_000).await;
         match expect {
             Expect::Ends(end, text) => {
                 assert_eq!(w.ended(&started).await, (end.as_end(), (*text).to_owned()), "{command}");
@@ -231,7 +237,7 @@ async fn awkward_commands_can_be_looked_after_and_leave_nothing() {
                 w.runner.end_all().await;
             }
             Expect::GoesOn => {
-                until(command, || !w.processes().is_empty()).await;
+                until(&command, || !w.processes().is_empty()).await;
                 assert!(w.background.find(&owner(), &started.id).unwrap().is_running(), "{command}");
                 let end = w.background.stop(&owner(), &started.id).await.unwrap().end;
                 assert_eq!(end, Some(BackgroundEnd::of(BackgroundOutcome::Stopped)), "{command}");
