@@ -64,7 +64,7 @@ impl RunSummary {
         self.stop = Some(stop.clone());
     }
 
-    /// `partial` is what came of the answer and is kept.
+    /// Adds a request that brought no whole answer. `partial` is the part of the answer that is kept.
     pub(crate) fn on_failure(
         &mut self,
         model: &Arc<str>,
@@ -148,7 +148,7 @@ impl Totals {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Words {
     text: String,
-    /// So much of it is followed by what comes next: the answer goes on.
+    /// The number of bytes of `text` that the next answer continues; the rest is replaced by it.
     settled: usize,
 }
 

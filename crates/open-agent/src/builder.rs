@@ -460,7 +460,7 @@ impl Wiring {
     fn request(&self) -> RequestOptions {
         let defaults = RequestOptions::default();
         RequestOptions {
-            // Each request is fitted to the model that it asks, which is not always the first one.
+            // The output limit of the model is applied to each request, as models are switched.
             max_tokens: self.options.max_tokens.unwrap_or(defaults.max_tokens),
             temperature: self.options.temperature,
             stop_sequences: self.options.stop_sequences.clone(),

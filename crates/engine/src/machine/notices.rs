@@ -65,7 +65,8 @@ fn noticed(kind: NoticeKind, text: String) -> SessionEntry {
     SessionEntry::Noticed(Notice { kind: kind.into(), text })
 }
 
-/// A server with a small window may cut the conversation without a word: it then counts far less than was sent.
+/// Returns the notice about an input that the provider seems to have truncated: it counted less than a third of the
+/// estimated tokens. A server with a small context window truncates without an error.
 fn truncation(counted: u64, sent: u64) -> Option<String> {
     (counted > 0 && sent > LEAST_TO_DOUBT && counted.saturating_mul(3) < sent).then(|| {
         format!(
@@ -75,7 +76,8 @@ fn truncation(counted: u64, sent: u64) -> Option<String> {
     })
 }
 
-/// Other reasons to stop have words of their own.
+/// Returns true if the turn ended normally but produced neither text nor tool calls. Other reasons to stop are reported by
+/// themselves.
 fn says_nothing(message: &Message, stop: &StopReason) -> bool {
     matches!(stop, StopReason::EndTurn | StopReason::StopSequence | StopReason::Other(_))
         && message.tool_uses().next().is_none()
