@@ -18,6 +18,7 @@ use crate::RetryConfig;
 
 mod lost;
 mod notices;
+mod refused_media;
 
 /// Applies entries and numbers them.
 #[derive(Clone, Default)]

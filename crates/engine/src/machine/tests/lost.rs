@@ -49,3 +49,15 @@ fn a_call_that_had_begun_and_is_refused_afterwards_is_not_told_as_one_that_did_n
     let text = text_of(&recorded(s.machine.next())[0]);
     assert!(text.starts_with("It had begun before, and its outcome is unknown"), "{text}");
 }
+
+#[test]
+fn a_call_that_may_run_twice_and_had_begun_is_not_told_as_not_run() {
+    let mut s = Script::new(RunLimits::default());
+    s.push(calls(1, 1))
+        .push(allowed(id(1, 0), Effect::Idempotent))
+        .push(SessionEntry::Started { call: id(1, 0) });
+    s.open();
+    let SessionEntry::Done(done) = &s.machine.give_up()[0] else { panic!("no result") };
+    let [open_agent_model::ResultBlock::Text { text }] = done.content.as_slice() else { panic!() };
+    assert!(text.starts_with("Not finished: it had begun"), "{text}");
+}
