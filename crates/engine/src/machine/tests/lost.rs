@@ -1,4 +1,4 @@
-//! What is true of calls whose outcome is not known, and of their identities.
+//! What is true of calls whose outcome is not known, and what a machine makes of records that are lost or come twice.
 
 use super::*;
 
@@ -60,4 +60,30 @@ fn a_call_that_may_run_twice_and_had_begun_is_not_told_as_not_run() {
     let SessionEntry::Done(done) = &s.machine.give_up()[0] else { panic!("no result") };
     let [open_agent_model::ResultBlock::Text { text }] = done.content.as_slice() else { panic!() };
     assert!(text.starts_with("Not finished: it had begun"), "{text}");
+}
+
+#[test]
+fn a_record_of_a_queued_message_that_comes_twice_is_one_message() {
+    let mut s = Script::new(RunLimits::default());
+    s.push(queued(1, false)).push(queued(1, false)).push(queued(2, false));
+    assert_eq!(s.machine.queue().len(), 2);
+}
+
+#[test]
+fn the_end_of_background_work_is_told_once() {
+    let mut s = Script::new(RunLimits::default());
+    let work = BackgroundWork {
+        id: BackgroundId("bash_1_0".into()),
+        kind: open_agent_model::BackgroundKind::Bash.into(),
+        description: "work".into(),
+        call: id(1, 0),
+        output: None,
+        started: Timestamp(1_000),
+    };
+    s.push(SessionEntry::BackgroundStarted(work.clone()));
+    assert_eq!(s.machine.open_background().collect::<Vec<_>>(), [&work]);
+    let end = open_agent_model::BackgroundEnd::of(open_agent_model::BackgroundOutcome::Completed);
+    s.push(background_ended(&work, end, MessageId::from_number(9), None));
+    assert_eq!(s.machine.open_background().count(), 0);
+    assert_eq!(s.machine.background_work(&work.id), Some(&work), "its name is still taken");
 }
