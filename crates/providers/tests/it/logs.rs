@@ -4,6 +4,7 @@ use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex};
 
 use open_agent_providers::provider;
+use open_agent_testkit::in_own_process;
 use open_agent_testkit::server::{ModelServer, Reply, Script};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -46,6 +47,8 @@ impl Subscriber for Everything {
 
 #[tokio::test]
 async fn h_log_01_no_key_is_logged_at_the_highest_level() {
+    // `tracing` remembers for the whole process which places in the code nobody listens to.
+    in_own_process!();
     let logs = Everything::default();
     let _guard = tracing::subscriber::set_default(logs.clone());
     for name in ["anthropic", "openai"] {
@@ -61,6 +64,8 @@ async fn h_log_01_no_key_is_logged_at_the_highest_level() {
 
 #[tokio::test]
 async fn h_str_12_what_is_skipped_leaves_one_debug_record() {
+    // `tracing` remembers for the whole process which places in the code nobody listens to.
+    in_own_process!();
     let logs = Everything::default();
     let _guard = tracing::subscriber::set_default(logs.clone());
     let body = "data: {\"type\":\"news\"}\n\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\n";
@@ -74,6 +79,8 @@ async fn h_str_12_what_is_skipped_leaves_one_debug_record() {
 
 #[tokio::test]
 async fn an_odd_part_leaves_one_debug_record() {
+    // `tracing` remembers for the whole process which places in the code nobody listens to.
+    in_own_process!();
     let logs = Everything::default();
     let _guard = tracing::subscriber::set_default(logs.clone());
     let body = "data: {\"choices\":[{\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}],\"usage\":\"n/a\"}\n\n";
